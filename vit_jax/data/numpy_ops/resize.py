@@ -36,16 +36,20 @@ def bilinear(image: np.ndarray, height: int, width: int) -> np.ndarray:
     y, x = (down - top)[:, None], np.repeat(across - left, channels)
     first = np.clip(np.stack([top, top + 1]), 0, rows - 1).astype(np.intp)
     near = np.clip(np.stack([left, left + 1]), 0, columns - 1).astype(np.intp)
-    upper, lower = image[first[0]], image[first[1]]  # whole rows first: few, and contiguous
 
-    def between(lines: np.ndarray) -> np.ndarray:
-        a, b = (lines.take(n, axis=1).reshape(height, -1).astype(np.float32) for n in near)
+    def across_of(lines: np.ndarray) -> np.ndarray:
+        """Returns each line with its pixels between columns, float32 [lines, width * C]."""
+        a, b = (lines.take(n, axis=1).reshape(len(lines), -1).astype(np.float32) for n in near)
         b -= a
         b *= x
         b += a
         return b
 
-    above, below = between(upper), between(lower)
+    if rows < 2 * height:
+        lines = across_of(image)
+        above, below = lines[first[0]], lines[first[1]]
+    else:
+        above, below = (across_of(image[n]) for n in first)
     below -= above
     below *= y
     below += above

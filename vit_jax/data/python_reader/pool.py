@@ -55,6 +55,9 @@ class _Worker:
             "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
+            # The memory of arrays is kept. Given back, it costs as much time as all else.
+            "MALLOC_MMAP_THRESHOLD_": str(2**30),
+            "MALLOC_TRIM_THRESHOLD_": str(2**30),
         }
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _LEFT_TO_OWNER)  # the worker inherits it
         try:
@@ -78,16 +81,16 @@ class Pool:
         self.error: RunFailed | None = None
         self._workers: list[_Worker] = []
         self._waiting: collections.deque[worker.Rows] = collections.deque()
-        self._closed = False
+        self.closed = False
 
     def start(self, count: int) -> None:
         """Starts this many workers if they do not run yet."""
         with self.changed:
             if self._workers or self.error:
                 return
-            size = 16 * count
+            size = 24 * count
             places = _memory(size)
-            self._places = np.frombuffer(mmap.mmap(places, size), np.int64).reshape(count, 2)
+            self._places = np.frombuffer(mmap.mmap(places, size), np.int64).reshape(count, 3)
             self._workers = [_Worker(index, places) for index in range(count)]
             os.close(places)
             atexit.register(self.end)
@@ -96,11 +99,15 @@ class Pool:
     def end(self) -> None:
         """Ends all workers at once; nobody needs what they are doing."""
         with self.changed:
-            self._closed = True
+            self.closed = True
             for one in self._workers:
                 one.process.kill()
             for one in self._workers:
                 one.process.wait()
+
+    def processor_secs(self) -> float:
+        """Returns the processor time of all workers up to what they have sent last."""
+        return float(self._places[:, 2].sum()) / 1e9
 
     def open(self, job: "Job", memory: int) -> None:
         """Tells all workers about a job."""
@@ -146,7 +153,7 @@ class Pool:
     def _listen(self) -> None:
         """Receives what workers have done, until one dies; runs in a thread of its own."""
         by_connection = {one.connection: one for one in self._workers}
-        while not self.error and not self._closed:
+        while not self.error and not self.closed:
             for ready in connection.wait(list(by_connection)):
                 one = by_connection[ready]  # type: ignore[index]
                 try:
@@ -164,11 +171,11 @@ class Pool:
 
     def _died(self, one: _Worker) -> None:
         """Makes every job raise an error that names the image that a dead worker was at."""
-        if self._closed or self.error:
+        if self.closed or self.error:
             return
         code = one.process.wait()
         how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-        number, at = (int(n) for n in self._places[self._workers.index(one)])
+        number, at, _ = (int(n) for n in self._places[self._workers.index(one)])
         job = self.jobs.get(number)
         where = f" at {job.name(at >> 32, at & 0xFFFFFFFF)}" if job else ""
         for other in self._workers:
@@ -185,9 +192,9 @@ _numbers = itertools.count(1)
 
 
 def shared() -> Pool:
-    """Returns the pool of this process; a new one if a worker of the last has died."""
+    """Returns the pool of this process; a new one if the last has ended."""
     global _shared
-    if _shared.error:
+    if _shared.error or _shared.closed:
         _shared = Pool()
     return _shared
 

@@ -12,6 +12,7 @@ import dataclasses
 import mmap
 import os
 import socket
+import time
 import traceback
 from multiprocessing.connection import Connection
 from typing import Any
@@ -118,11 +119,11 @@ def main(descriptor: int, places: int, index: int) -> None:
 
     Args:
       descriptor: of the connection.
-      places: of the memory that holds the job and row that each worker is at, int64 [workers, 2];
-        0 while it waits.
+      places: of the memory that holds, for each worker, the job and row that it is at, 0 while it
+        waits, and its processor time in nanoseconds; int64 [workers, 3].
       index: the number of this worker.
     """
-    place = np.frombuffer(mmap.mmap(places, 0), np.int64).reshape(-1, 2)[index]
+    place = np.frombuffer(mmap.mmap(places, 0), np.int64).reshape(-1, 3)[index]
     jobs: dict[int, tuple[Recipe, mmap.mmap]] = {}
     with Connection(descriptor) as connection:
         try:
@@ -144,8 +145,8 @@ def _act(order: Any, connection: Connection, jobs: dict[int, Any], place: np.nda
         arrays = recipe.arrays(buffer, order.start, order.batch)
         failures = []
         for row, (image, seed) in enumerate(order.images, order.first):
-            place[:] = order.job, order.number << 32 | row
+            place[:2] = order.job, order.number << 32 | row
             failure = fill(recipe, image, seed, arrays, row)
             failures += [failure] if failure else []
-        place[:] = 0
+        place[:] = 0, 0, time.process_time_ns()
         connection.send((order.job, order.number, failures))

@@ -152,9 +152,7 @@ class Data:
         (0.5, 0.5, 0.5), "standard deviation of each channel, or one for all", "std")
     reader: ReaderName = results(
         "tf", "who reads images: tf.data, or Python without TensorFlow (docs/data.md)")
-    workers: int = where(
-        8, "threads that read and decode; processes for reader=python, at most one for each core",
-        Range(1, 4096), "threads")
+    workers: int = where(8, "threads that read and decode, or processes", Range(1, 4096), "threads")
     prefetch: int = where(2, "batches kept ready", Range(0, 10_000), "batches")
     records: Records = inside(Records)
 

@@ -8,7 +8,6 @@ Start from `Stored`; `read_image` reads one. Worker processes import this module
 
 import dataclasses
 import functools
-import os
 from typing import Protocol
 
 import numpy as np
@@ -38,7 +37,7 @@ class WholeFile:
         """Returns its bytes."""
         if storage.is_remote(self.path):
             return storage.as_path(self.path).read_bytes()
-        with open(os.fsencode(self.path), "rb") as file:
+        with open(self.path, "rb") as file:
             return file.read()
 
 

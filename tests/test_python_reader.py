@@ -203,14 +203,18 @@ def test_workers_end_with_the_process_that_started_them(root, sent):
         [sys.executable, "-c", _READ], cwd=root, stdout=subprocess.PIPE, text=True,
         start_new_session=True,
     ) as started:  # fmt: skip
-        workers = [int(pid) for pid in started.stdout.readline().split()]  # type: ignore[union-attr]
-        assert len(workers) == min(2, len(os.sched_getaffinity(0)))
-        for pid in workers:
-            os.kill(pid, signal.SIGTERM)
-            os.kill(pid, signal.SIGINT)
-        time.sleep(0.3)
-        assert not any(map(gone, workers))
-        started.send_signal(sent)
+        try:
+            workers = [int(pid) for pid in started.stdout.readline().split()]  # type: ignore[union-attr]
+            assert len(workers) == min(2, len(os.sched_getaffinity(0)))
+            for pid in workers:
+                os.kill(pid, signal.SIGTERM)
+                os.kill(pid, signal.SIGINT)
+            time.sleep(0.3)
+            assert not any(map(gone, workers))
+            started.send_signal(sent)
+            started.wait(30)
+        finally:
+            started.kill()
     end = time.monotonic() + 10
     while not all(map(gone, workers)) and time.monotonic() < end:
         time.sleep(0.05)

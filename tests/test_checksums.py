@@ -100,7 +100,7 @@ def test_a_disk_that_fails_is_damage_and_a_right_that_is_missing_is_not(folder, 
         def digest(path, **_):
             raise OSError(code, "says the disk")
 
-        monkeypatch.setattr(checksums, "_digest", digest)
+        monkeypatch.setattr(checksums, "digest", digest)
 
     fail(errno.EIO)
     assert checksums.damage(folder).startswith("a cannot be read: says the disk")

@@ -28,6 +28,8 @@ from vit_jax.config import provenance
 from vit_jax.models import variants
 from vit_jax.storage import cache
 from vit_jax.training import workdir as workdir_lib
+from vit_jax.weights import download
+from vit_jax.weights import hub as hub_lib
 
 if importlib.util.find_spec("huggingface_hub") is None:
     pytest.skip(
@@ -49,7 +51,9 @@ def hub(tmp_path, monkeypatch):
         monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)  # the stand-in speaks LFS
         monkeypatch.delenv("HF_TOKEN", raising=False)
         monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "token"))
+        hub_lib.local.cache_clear()  # it keeps what a name stood for in this process
         yield hub
+        hub_lib.local.cache_clear()
 
 
 @pytest.fixture(scope="module")
@@ -107,8 +111,17 @@ def test_weights_of_transformers_have_their_preprocessing(hub, tmp_path):
 def test_offline_the_cached_copy_is_used(published, monkeypatch):
     before = apply(NAME)
     published.asked.clear()
+    hub_lib.local.cache_clear()
     monkeypatch.setattr(cache, "may_download", lambda: False)
     np.testing.assert_array_equal(apply(NAME), before)
+    assert published.asked == []
+
+
+def test_a_name_stands_for_one_commit_in_a_process(published):
+    digest, _ = download.identity(NAME)
+    published.asked.clear()
+    assert download.revision(NAME) == fake_hub.COMMIT
+    assert download.identity(NAME)[0] == digest
     assert published.asked == []
 
 

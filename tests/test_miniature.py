@@ -213,6 +213,10 @@ def test_terms_of_every_claim_are_measured_by_runs_of_its_tier(listed, every):
                 assert metric.partition("/")[0] in evals
 
 
+def test_recipe_and_table_name_early_stopping_alike(recipe):
+    assert recipe.EARLY == miniature.EARLY
+
+
 def test_weights_of_differences_sum_to_zero_and_the_slopes_are_those_of_a_line(listed):
     for one in listed:
         total = math.fsum(weight for weight, _, _ in one["terms"])
@@ -227,11 +231,14 @@ def test_weights_of_differences_sum_to_zero_and_the_slopes_are_those_of_a_line(l
         assert math.fsum(w * lead(cell) for w, cell, _ in slope["terms"]) == pytest.approx(3)
 
 
-def finish(root, args, values, metric="test/top1", **keys):
+def finish(root, args, values, metric="test/top1", parent="", **keys):
     """A finished run for each seed, which has measured a percentage at its end.
 
-    Half way its val was better by 1 point, and its test by 2.
+    Half way its val was better by 1 point, and its test by 2. It started from the run of the parent
+    with its seed.
     """
+    if parent:
+        keys["init"] = f"elsewhere/{parent}-0"
     split, name = metric.split("/")
     text = None
     for seed, value in enumerate(values):
@@ -242,6 +249,7 @@ def finish(root, args, values, metric="test/top1", **keys):
             assert "\nseed: 0\n" in text or text.startswith("seed: 0\n")
         folder.mkdir(exist_ok=True)
         own = re.sub(r"^seed: 0$", f"seed: {seed}", text, flags=re.MULTILINE)
+        own = own.replace(f"elsewhere/{parent}-0", f"elsewhere/{parent}-{seed}")
         (folder / "config.yaml").write_text(own)
         results = {"step": 100, split: {name: value / 100}}
         (folder / "results.json").write_text(json.dumps(results))
@@ -268,14 +276,17 @@ def runs(tmp_path_factory):
     finish(root, "dataset=digits,posemb=learned2d", around(93.0)[::-1])
     finish(root, "dataset=digits,posemb=none", [90.0, 99.0] * 4)
     finish(root, "dataset=cifar10", around(30.0))
-    finish(root, "dataset=cifar10,method=finetune", around(41.0)[::-1], init="pre")
-    finish(root, "dataset=cifar10,method=finetune,model=hybrid", [44.0, 45.0], init="pre")
+    finish(root, "dataset=cifar10,method=finetune", around(41.0)[::-1], parent="model=vit")
+    finish(root, "model=vit", around(26.0), "val/top1")
+    hybrid = [44.0, 45.0, 46.0]
+    finish(root, "dataset=cifar10,method=finetune,model=hybrid", hybrid, parent="model=hybrid")
+    finish(root, "model=hybrid", [26.0, 27.0], "val/top1")
     finish(root, "dataset=cifar10,lr=0.001", [31.0], "val/top1")
     finish(root, "tier=evening,examples=2000", [9.0])
     finish(root, "tier=evening,examples=10000", [19.0])
     finish(root, "tier=evening,examples=48000,model=bit", [39.0], length="10 steps")
-    paper_runs.write(root / "begun", f"{SPEC}:model=hybrid", None, {})
-    paper_runs.write(root / "nowhere", f"{SPEC}:dataset=cifar10,method=finetune", None, {})
+    paper_runs.write(root / "begun", f"{SPEC}:tier=evening,examples=2000,model=bit", None, {})
+    paper_runs.write(root / "nowhere", f"{SPEC}:dataset=cifar10,method=finetune", None, {"seed": 9})
     (root / "nowhere" / "results.json").write_text('{"step": 100, "test": {"top1": 0.5}}')
     paper_runs.pretrain(root / "other", "model=B/32,dataset=imagenet")
     return root
@@ -318,9 +329,11 @@ def test_runs_that_are_not_as_the_recipe_says_are_left_out_and_named(made):
     (short,) = [text for text in made.remarks if "48000" in text]
     assert re.search(r"length: 10 steps, not \d+ examples", short)
     (rootless,) = [text for text in made.remarks if "nowhere" in text]
-    assert "init: none" in rootless
+    assert "it starts from nothing" in rootless
+    (orphan,) = [text for text in made.remarks if "model=hybrid-2 is" in text]
+    assert "starts from elsewhere/model=hybrid-2, not from" in orphan
     assert [text for text in made.remarks if "begun" in text and "running" in text]
-    assert len(made.remarks) == 3
+    assert len(made.remarks) == 4
     assert not any("48000" in cell for cell, _ in made.measured)
 
 

@@ -223,6 +223,9 @@ def test_code_version_is_that_of_the_source_files(tmp_path, monkeypatch):
     first = rendezvous.code_version(tmp_path)
     (tmp_path / "__pycache__" / "a.pyc").write_text("1")
     assert rendezvous.code_version(tmp_path) == first
+    (tmp_path / "configs").mkdir()  # of a wheel
+    (tmp_path / "configs" / "base.py").write_text("x = 1")
+    assert rendezvous.code_version(tmp_path) == first
     (tmp_path / "a.py").write_text("2")
     assert rendezvous.code_version(tmp_path) != first
     monkeypatch.setenv("VIT_JAX_CODE", "v1.2")

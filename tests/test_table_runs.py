@@ -3,6 +3,7 @@
 
 """Runs that fill tables: which run fills which cell, how it is judged, which are missing."""
 
+import dataclasses
 import math
 import shlex
 
@@ -462,12 +463,15 @@ def test_holm_rejects_from_the_smallest_p_on_until_one_is_too_large():
     assert [claims.significant(p, family) for p in family] == [False, False, True, False]
 
 
-def test_other_claims_of_the_execution_raise_the_bar_and_missing_ones_do_not():
+def test_other_claims_of_the_tier_raise_the_bar_measured_or_not():
     values = [2.0, 3.0, 2.5]  # p is 0.013
     strong = claim(terms=((1.0, "a", "m"),))
     weak = [claim(terms=((1.0, f"w{i}", "m"),)) for i in range(3)]
     measured = {("a", "m"): dict(enumerate(values))}
-    assert claims.judge([strong, *weak], measured)[0].verdict == "shown"
+    assert claims.judge([strong], measured)[0].verdict == "shown"
+    assert claims.judge([strong, *weak], measured)[0].verdict == "not shown"
+    others = [dataclasses.replace(one, tier="night") for one in weak]
+    assert claims.judge([strong, *others], measured)[0].verdict == "shown"
     measured |= {(f"w{i}", "m"): {0: -9.0, 1: 1.0, 2: 8.0} for i in range(3)}
     assert claims.judge([strong, *weak], measured)[0].verdict == "not shown"  # 0.0125 is needed
     assert claims.judge([strong, *weak[:2]], measured)[0].verdict == "shown"  # 0.0167

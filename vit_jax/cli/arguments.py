@@ -21,6 +21,12 @@ from vit_jax.storage import files as storage
 if TYPE_CHECKING:
     from vit_jax.inference.model import Model
 
+# Help of FILE_OR_RUN.
+WEIGHTS = (
+    "weights file, URL, published name or hf:OWNER/NAME; or a run: WORKDIR, WORKDIR@best, "
+    "WORKDIR@STEP"
+)
+
 
 def recipe(
     parser: argparse.ArgumentParser,
@@ -46,8 +52,7 @@ def weights(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
         "weights",
         nargs=nargs,
         metavar="FILE_OR_RUN",
-        help="weights file, URL, published name or hf:OWNER/NAME; or a run: WORKDIR, WORKDIR@best, "
-        "WORKDIR@STEP",
+        help=WEIGHTS,
     )
     parser.add_argument(
         "--image_size",

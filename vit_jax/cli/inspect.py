@@ -8,6 +8,8 @@ import json
 import math
 from typing import Any
 
+from vit_jax.cli import arguments
+
 OVERRIDES = False  # whether --config.key=value may follow
 EXAMPLE = "vit_jax inspect runs/quickstart"
 
@@ -17,8 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "weights",
         metavar="FILE_OR_RUN",
-        help="weights file, URL, published name or hf:OWNER/NAME; or a run: WORKDIR, WORKDIR@best, "
-        "WORKDIR@STEP",
+        help=arguments.WEIGHTS,
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(

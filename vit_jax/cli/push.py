@@ -4,7 +4,6 @@
 """`vit_jax push RUN OWNER/NAME [--out=FOLDER]`."""
 
 import argparse
-import hashlib
 import re
 import tempfile
 from pathlib import Path
@@ -58,6 +57,7 @@ def write(args: argparse.Namespace, folder: Path) -> int:
     from vit_jax import console
     from vit_jax.inference.export import writer
     from vit_jax.reports import model_card
+    from vit_jax.storage import checksums
     from vit_jax.weights import hub, loading
 
     if not loading.may_be_run(args.weights):
@@ -69,11 +69,9 @@ def write(args: argparse.Namespace, folder: Path) -> int:
     file = folder / hub.FILE
     with console.bar("export") as progress:
         exported = writer.write(model, "timm", file, progress=progress)
-    with file.open("rb") as content:
-        digest = hashlib.file_digest(content, "sha256").hexdigest()
     text = model_card.card(
         run, model, args.name,
-        license_id=args.license, sha256=digest, notes=exported.notes,
+        license_id=args.license, sha256=checksums.digest(file), notes=exported.notes,
     )  # fmt: skip
     arguments.write(folder / model_card.FILE, text.encode())
     print(

@@ -127,9 +127,10 @@ def summary(
     from vit_jax.reports import summary as summary_lib
     from vit_jax.reports.run import make
     from vit_jax.storage import jsonl
+    from vit_jax.training import metric_writer
 
     workdir = storage.path(args.workdir)
-    drawn = not storage.is_remote(workdir) and any(workdir.glob("events.out.tfevents.*"))
+    drawn = not storage.is_remote(workdir) and any(workdir.glob(metric_writer.EVENT_FILES))
     curves = f" (curves: tensorboard --logdir={workdir})" if drawn else ""
     following = (
         f"vit_jax predict {workdir} /path/to/images"

@@ -37,11 +37,16 @@ def facts() -> dict[str, str]:
 
 
 def code_version(root: Path = Path(__file__).parent.parent) -> str:
-    """Returns `VIT_JAX_CODE` if set (a tag or commit), else a hash of the package's sources."""
+    """Returns `VIT_JAX_CODE` if set (a tag or commit), else a hash of the package's sources.
+
+    Recipes and launchers are left out: a wheel has them inside the package, a checkout beside it.
+    """
     if os.environ.get("VIT_JAX_CODE"):
         return os.environ["VIT_JAX_CODE"]
     digest = hashlib.sha256()
     for path in sorted(root.rglob("*.py")):
+        if path.relative_to(root).parts[0] in ("configs", "launch"):
+            continue
         digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:12]
 

@@ -29,7 +29,7 @@ def write(folder: Path) -> None:
     """
     names = storage.find(folder)
     with ThreadPoolExecutor(_READERS) as pool:
-        digests = list(pool.map(lambda name: _digest(folder / name, settle=True), names))
+        digests = list(pool.map(lambda name: digest(folder / name, settle=True), names))
     lines = [f"{digest}  {name}\n" for digest, name in zip(digests, names, strict=True)]
     storage.write(folder / FILE, seal("".join(lines)))
 
@@ -90,9 +90,9 @@ def _parse(content: bytes) -> dict[str, str]:
     return {name: digest for digest, name in pairs}
 
 
-def _state(path: Path, digest: str) -> str:
+def _state(path: Path, expected: str) -> str:
     try:
-        return "" if _digest(path) == digest else "has changed"
+        return "" if digest(path) == expected else "has changed"
     except FileNotFoundError:
         return "is missing"
     except OSError as e:
@@ -107,7 +107,7 @@ def _unreadable(error: OSError) -> str:
     return f"cannot be read: {error.strerror}"
 
 
-def _digest(path: Path, *, settle: bool = False) -> str:
+def digest(path: Path, *, settle: bool = False) -> str:
     """Returns the SHA-256 of a file; with `settle`, a local file is flushed to the disk first."""
     with path.open("rb") as file:
         if settle and not storage.is_remote(path):

@@ -25,7 +25,7 @@ from pathlib import Path
 from vit_jax.config import provenance
 from vit_jax.errors import BadInput
 from vit_jax.models import published
-from vit_jax.storage import cache
+from vit_jax.storage import cache, checksums
 
 log = logging.getLogger("vit_jax")
 
@@ -84,8 +84,7 @@ def identity(text: str) -> tuple[str, str]:
       checkpoint with another checksum; "" if that is not known.
     """
     path = local(text)
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    digest = checksums.digest(path)
     known = dict(_downloaded())
     names = [name for name, checksum in known.items() if checksum == digest]
     every = itertools.chain.from_iterable(published.CHECKPOINTS.values())
@@ -172,8 +171,7 @@ def _checksum_file(cached: Path) -> Path:
 
 def _verify(cached: Path) -> None:
     """Compares a cached file with its checksum; writes the checksum of a file put there by hand."""
-    with cached.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    digest = checksums.digest(cached)
     size, beside = cached.stat().st_size, _checksum_file(cached)
     if not beside.exists():
         log.info("%s was put there by hand: %d bytes, SHA-256 %s", cached, size, digest)

@@ -8,6 +8,7 @@ The package huggingface_hub does both, with its own cache, token and environment
 """
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ FILE = "model.safetensors"
 _LOG_IN = "log in with `hf auth login`, or set HF_TOKEN"
 
 
+@functools.cache  # a branch may move while a run starts: its weights and origin.json must agree
 def local(text: str) -> Path:
     """Returns the local path of the weights in a repository, after a download if needed.
 
@@ -41,14 +43,23 @@ def local(text: str) -> Path:
     with _explained(text, repository):
         path = Path(_fetch(repository, FILE, revision or None))
         for name in (json_config.NAME, json_config.PREPROCESSOR):
-            with contextlib.suppress(_hub().errors.EntryNotFoundError):  # only some have both
+            try:
                 _fetch(repository, name, path.parent.name)
+            except _hub().errors.LocalEntryNotFoundError:
+                if _online():
+                    raise
+            except _hub().errors.EntryNotFoundError:
+                pass  # only some repositories have both
     return path
 
 
 def _fetch(repository: str, file: str, revision: str | None) -> str:
-    offline = not cache.may_download()
+    offline = not _online()
     return _hub().hf_hub_download(repository, file, revision=revision, local_files_only=offline)
+
+
+def _online() -> bool:
+    return cache.may_download() and not _hub().constants.is_offline_mode()
 
 
 def check_upload(repository: str) -> None:
@@ -56,9 +67,7 @@ def check_upload(repository: str) -> None:
     hub = _hub()
     with _explained(repository, repository):
         hub.utils.validate_repo_id(repository)
-    if "/" not in repository:
-        raise BadInput(f"{repository!r} has no owner; expected OWNER/NAME.")
-    if not cache.may_download() or hub.constants.is_offline_mode():
+    if not _online():
         raise BadInput("the network is forbidden (--offline); give --out=FOLDER to write only.")
     if not hub.get_token():
         raise BadInput(
@@ -141,7 +150,7 @@ def _explained(text: str, repository: str) -> Iterator[None]:
 
 
 def _reason(error: BaseException) -> str:
-    if not cache.may_download() or _hub().constants.is_offline_mode():
+    if not _online():
         return "downloads are forbidden (--offline, HF_HUB_OFFLINE)"
     return _line(error.__cause__ or error)
 

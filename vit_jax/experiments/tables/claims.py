@@ -115,29 +115,30 @@ class Judged:
 def judge(claims: Sequence[Claim], measured: Measured) -> list[Judged]:
     """Returns the verdict on each claim.
 
-    Holm's correction runs over the claims that an execution has measured with every seed.
+    Holm's correction runs over all claims of a tier; those that lack seeds count with a p of 1.
 
     Args:
       claims: all claims.
       measured: (cell, metric) -> seed -> value.
     """
     executions = [_executions(claim, measured) for claim in claims]
-    tested: dict[int, list[float]] = collections.defaultdict(list)
-    for one in (one for found in executions for one in found):
-        if one.verdict != "missing":
-            tested[one.number].append(one.p)
+    tiers = collections.Counter(claim.tier for claim in claims)
+    tested: dict[tuple[str, int], list[float]] = collections.defaultdict(list)
+    for claim, found in zip(claims, executions, strict=True):
+        for one in found:
+            tested[claim.tier, one.number].append(one.p)
+    for (tier, _), family in tested.items():
+        family += [1.0] * (tiers[tier] - len(family))
     return [
-        Judged(
-            claim,
-            tuple(
-                dataclasses.replace(one, verdict="not shown")
-                if one.verdict != "missing" and not significant(one.p, tested[one.number])
-                else one
-                for one in found
-            ),
-        )
+        Judged(claim, tuple(_corrected(one, tested[claim.tier, one.number]) for one in found))
         for claim, found in zip(claims, executions, strict=True)
     ]
+
+
+def _corrected(one: Execution, family: Sequence[float]) -> Execution:
+    if one.verdict == "missing" or significant(one.p, family):
+        return one
+    return dataclasses.replace(one, verdict="not shown")
 
 
 def significant(p: float, family: Sequence[float]) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from vit_jax.config import recipes
 from vit_jax.errors import BadInput
 from vit_jax.experiments.tables import claims, compute, recipe_diff, rendering, run_results
-from vit_jax.experiments.tables.claims import Claim, Judged
+from vit_jax.experiments.tables.claims import Claim, Judged, Measured
 from vit_jax.experiments.tables.run_results import Run
 from vit_jax.reports import pages
 
@@ -29,8 +29,6 @@ _STYLES = {
 }  # fmt: skip
 _BEST = "val/top1"  # its best evaluation is where an early-stopped run ends
 EARLY = f"test/top1 at best {_BEST}"
-
-Measured = Mapping[tuple[str, str], Mapping[int, float]]  # (cell, metric) -> seed -> value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +90,26 @@ def _cells(runs: Iterable[Run], remarks: list[str]) -> dict[str, dict[int, Run]]
             )
         else:
             cells[cell][seed] = run
+    _drop_orphans(cells, remarks)
     return cells
+
+
+def _drop_orphans(cells: dict[str, dict[int, Run]], remarks: list[str]) -> None:
+    """Removes fine-tunings that do not start from the pre-training of their model and seed."""
+    for cell, runs in cells.items():
+        if "method=finetune" not in cell or "lr=" in cell:
+            continue
+        parents = cells.get(
+            cell.replace(",dataset=cifar10", "").replace(",method=finetune", ""), {}
+        )
+        for seed, run in list(runs.items()):
+            init = str(run.config["init"])
+            if seed not in parents or Path(init).name != parents[seed].folder.name:
+                remarks.append(
+                    f"{run.folder} is left out: it starts from {init or 'nothing'}, not from the "
+                    f"pre-training of its model with seed {seed}"
+                )
+                del runs[seed]
 
 
 def _why_not(run: Run, cell: str) -> str:
@@ -102,8 +119,8 @@ def _why_not(run: Run, cell: str) -> str:
     except BadInput as e:
         return str(e)
     reasons = [f"{key}: {own}, not {wanted}" for key, own, wanted in differences]
-    if bool(run.config["init"]) != ("method=finetune" in cell):
-        reasons.append(f"init: {run.config['init'] or 'none'}")
+    if run.config["init"] and "method=finetune" not in cell:
+        reasons.append(f"init: {run.config['init']}")
     return "; ".join(reasons)
 
 
@@ -158,7 +175,7 @@ def render(report: Report, form: str) -> str:
     about = (
         "p: twice the smaller p-value, by Student's t, of the claim and its opposite. A verdict "
         f"needs p significant at {claims.LEVEL} after Holm's correction over the claims of its "
-        "execution. Executions that disagree: not settled.",
+        "tier. Executions that disagree: not settled.",
         "FLOPs of training: 3 forward passes for each image seen; a fine-tuning's are its own.",
         *report.remarks,
     )

@@ -31,7 +31,7 @@ def test_every_stage_and_pipeline_has_its_figures(tmp_path, workers):
     json.dumps(found)
     assert (found["images"], found["cores"]) == (22, workers)
     assert list(found["images_per_sec_per_core"]) == ["read", "decode", "augment", "transfer"]
-    others = {"fast", "bare", "full", "pil"} | ({"one_core"} if workers > 1 else set())
+    others = {"fast", "python", "bare", "full", "pil"} | ({"one_core"} if workers > 1 else set())
     assert found["pipelines"].keys() == others | {"ours"}
     assert found["ratios"].keys() == found["ratios_per_core"].keys() == others
     assert all(rate > 0 for rate in found["images_per_sec_per_core"].values())
@@ -46,7 +46,7 @@ def test_every_stage_and_pipeline_has_its_figures(tmp_path, workers):
 
 def test_other_files_are_measured_without_comparisons_and_it_says_so(tmp_path):
     found = bench.bench(split(tmp_path, "PNG"), 1, rounds=1, size=16)
-    assert found["pipelines"].keys() == {"ours", "fast"}
+    assert found["pipelines"].keys() == {"ours", "fast", "python"}
     assert "not all files are JPEGs" in found["notes"][0]
     assert found["notes"][0] in bench.as_text(found)
 

@@ -179,7 +179,7 @@ def test_architecture_of_a_run_is_what_it_was_trained_as(workdir, shapes_only):
     assert weights.images == {
         "mean": [0.1, 0.2, 0.3], "std": [0.5, 0.5, 0.5],
         "ops": config_lib.load(BASE).data.eval_ops,
-        "fewshot_ops": config_lib.load(BASE).fewshot.ops,
+        "fewshot_ops": config_lib.load(BASE).fewshot.ops, "reader": "tf",
     }  # fmt: skip
     stored = {p: (x.shape, "float32") for p, x in tree.leaves_with_paths(parameters(0))}
     assert weights.tensors == stored

@@ -24,6 +24,7 @@ from vit_jax.build.program import Program
 from vit_jax.config import frozen, sections, validation
 from vit_jax.config import images as images_lib
 from vit_jax.config import load as config_lib
+from vit_jax.data import readers
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.pipeline import pipeline
 from vit_jax.data.pipeline.pipeline import Pipeline
@@ -275,7 +276,7 @@ def plain_pipeline(
     """Makes a pipeline that reads a split as evaluations do, or by the chain of another key."""
     images = images_lib.of(data)
     ops = preprocess.parse(key, chain or data.eval_ops, images.size, images.channels)
-    return Pipeline(
+    return readers.pipeline_of(data.reader)(
         split, ops, batch_size, 0, images.size, data.workers, data.prefetch,
         channels=images.channels,
     )  # fmt: skip
@@ -390,7 +391,7 @@ def _pipeline(
     if name and any(view.name == "image" for view in views):
         views = ()  # otherwise an evaluation sees the same views, drawn the same way each time
     batch_size = (config.evals[name].batch_size if name else 0) or config.batch_size
-    pipe = Pipeline(
+    pipe = readers.pipeline_of(data.reader)(
         split, ops, batch_size, config.seed, images.size, data.workers,
         data.prefetch, "error" if name else data.bad_images,
         views=views, channels=images.channels, fields=("image", "labels", *spatial),

@@ -195,10 +195,10 @@ def _channels(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace, workers: int) -> int:
     from vit_jax.config import images
+    from vit_jax.data import readers
     from vit_jax.data.example import SPATIAL
     from vit_jax.data.inspect import show
     from vit_jax.data.ops import chain as preprocess
-    from vit_jax.data.pipeline import pipeline
 
     size, channels = images.parse(images.plain(args.size)), _channels(args)
     if size is None or not all(1 <= side <= 4096 for side in size):
@@ -209,7 +209,7 @@ def _show(args: argparse.Namespace, workers: int) -> int:
     out = arguments.writable(args.out)
     source = _open(args)
     split = source.split("train" if "train" in source.splits else next(iter(source.splits)))
-    pipe = pipeline.Pipeline(
+    pipe = readers.pipeline_of(readers.present())(
         split, (), 1, args.seed, size, workers, prefetch=1, channels=channels, fields=None
     )
     spatial = set(SPATIAL) & set(pipe.field_names)

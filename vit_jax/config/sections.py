@@ -25,6 +25,7 @@ from vit_jax.config.schema import MOST, Range, how_often, inside, results, where
 # Choices that other rooms name too.
 BadImages = Literal["error", "skip"]
 Cache = Literal["none", "raw", "decoded"]
+ReaderName = Literal["tf", "python"]
 Attention = Literal["auto", "plain", "fused"]
 Dtype = Literal["float32", "bfloat16"]
 Compute = Literal["float32", "bfloat16_products", "bfloat16"]
@@ -149,7 +150,9 @@ class Data:
         (0.5, 0.5, 0.5), "mean of each channel, or one for all; pixels scaled to [0, 1]", "mean")
     std: tuple[float, ...] = results(
         (0.5, 0.5, 0.5), "standard deviation of each channel, or one for all", "std")
-    workers: int = where(8, "threads that read and decode", Range(1, 4096), "threads")
+    reader: ReaderName = results(
+        "tf", "who reads images: tf.data, or Python without TensorFlow (docs/data.md)")
+    workers: int = where(8, "threads that read and decode, or processes", Range(1, 4096), "threads")
     prefetch: int = where(2, "batches kept ready", Range(0, 10_000), "batches")
     records: Records = inside(Records)
 

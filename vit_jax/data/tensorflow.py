@@ -113,14 +113,16 @@ def plain(error: Exception) -> str:
     For an assertion it returns the assertion's own text, without the compared values.
 
     Args:
-      error: a TensorFlow error, or the `UnicodeDecodeError` that replaces a TensorFlow error whose
-        text quotes a damaged record.
+      error: a TensorFlow error, an error of a file, or the `UnicodeDecodeError` that replaces a
+        TensorFlow error whose text quotes a damaged record.
 
     Returns:
       At most 200 characters, without a full stop at the end.
     """
     if isinstance(error, UnicodeDecodeError):
         text = error.object.decode("utf-8", "replace")
+    elif isinstance(error, OSError) and error.filename:
+        text = f"{error.filename}; {error.strerror}"
     else:
         text = str(getattr(error, "message", error))
     text = _INNARDS.sub(" ", text).strip()

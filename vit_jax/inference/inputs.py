@@ -19,7 +19,7 @@ import numpy as np
 from vit_jax.data.ops import decode
 from vit_jax.data.pipeline.pipeline import NumpyBatch
 from vit_jax.data.splits.split import Split
-from vit_jax.data.tensorflow import plain, tf
+from vit_jax.data.tensorflow import op_errors, plain
 from vit_jax.errors import BadInput, together
 from vit_jax.storage import files as storage
 from vit_jax.weights.preprocessing import Reader
@@ -42,14 +42,14 @@ def batches(split: Split, reader: Reader, batch_size: int, workers: int) -> Iter
     Raises:
       BadInput: an image cannot be read; the message names it.
     """
-    read = split.reader()
+    read = split.image_reader()
 
     def image(index: int) -> np.ndarray:
         try:
-            return reader(read(tf.constant(index, tf.int64))[0].numpy())[0]
+            return reader(read(index))[0]
         except BadInput as e:
             raise BadInput(f"{split.name(index)}: {e}") from e
-        except tf.errors.OpError as e:
+        except (OSError, *op_errors()) as e:
             raise BadInput(f"{split.name(index)} cannot be read: {plain(e)}.") from e
 
     with ThreadPoolExecutor(workers) as threads:

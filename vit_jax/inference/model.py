@@ -22,9 +22,10 @@ from vit_jax.build import run as build
 from vit_jax.checkpoints import step_folders
 from vit_jax.config import load as config_lib
 from vit_jax.config import sections
+from vit_jax.data import readers
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.ops import decode
-from vit_jax.data.pipeline.pipeline import NumpyBatch, Pipeline
+from vit_jax.data.pipeline.pipeline import NumpyBatch
 from vit_jax.data.sources import registry as sources
 from vit_jax.data.sources.source import Options, Source
 from vit_jax.data.splits.split import Split
@@ -147,7 +148,7 @@ class Model:
         ops = preprocess.parse(key, chain, self.size, self.channels)
         if not any(isinstance(op, decode.Decode) for op in ops):
             ops = (decode.Decode(channels=self.channels), *ops)
-        pipeline = Pipeline(
+        pipeline = readers.pipeline_of(images.get("reader") or readers.present())(
             split, ops, self.batch_size, 0, self.size, workers, prefetch=2, channels=self.channels
         )
         return pipeline.evaluation

@@ -219,7 +219,7 @@ def _read_run(run: Run, *, shapes_only: bool) -> Weights:
         image_size=shown.size,
         tensors={p: (tuple(x.shape), str(x.dtype)) for p, x in tree.leaves_with_paths(params)},
         images={"mean": list(shown.mean), "std": list(shown.std), "ops": saved.data.eval_ops,
-                "fewshot_ops": saved.fewshot.ops},
+                "fewshot_ops": saved.fewshot.ops, "reader": saved.data.reader},
         branch=saved.branch,
         channels=shown.channels,
     )  # fmt: skip
@@ -362,7 +362,7 @@ def _reader(weights: Weights, size: tuple[int, int]) -> Preprocess:
     images = weights.images
     if weights.format == "run":
         ops = preprocess.parse("data.eval_ops", images["ops"], size, weights.channels)
-        return preprocessing.chain_reader(ops, images["mean"], images["std"])
+        return preprocessing.chain_reader(ops, images["mean"], images["std"], images["reader"])
     if weights.format in ("npz", "big_vision"):
         return preprocessing.original_reader(*size, weights.channels)
     if not images:

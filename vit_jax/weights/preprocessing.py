@@ -21,6 +21,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from vit_jax.config.sections import ReaderName
+from vit_jax.data import readers
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.ops import decode
 from vit_jax.data.tensorflow import NotInstalled, op_errors, tf
@@ -93,7 +95,10 @@ def _named(name: str, chain: str) -> Iterator[None]:
 
 
 def chain_reader(
-    ops: tuple[preprocess.Op, ...], mean: tuple[float, ...], std: tuple[float, ...]
+    ops: tuple[preprocess.Op, ...],
+    mean: tuple[float, ...],
+    std: tuple[float, ...],
+    reader: ReaderName = "tf",
 ) -> Reader:
     """Makes the reader of a run's own evaluation: its chain, then `normalise.normalise`.
 
@@ -101,6 +106,7 @@ def chain_reader(
       ops: operations from `preprocess.parse`. Files are decoded first if no operation does it.
       mean: mean per channel, of values in [0, 1].
       std: standard deviation, likewise.
+      reader: data.reader of the run.
 
     Returns:
       A reader that raises BadInput if an image is missing, damaged or too small for the chain; the
@@ -109,6 +115,37 @@ def chain_reader(
     chain = "|".join(type(op).__name__ for op in ops)
     decodes = [op for op in ops if isinstance(op, decode.Decode)]
     op = decodes[0] if decodes else decode.Decode(channels=len(mean))
+    process = _in_numpy(op, ops) if reader == "python" else _in_graphs(op, ops)
+
+    def one(name: str, content: bytes | np.ndarray) -> np.ndarray:
+        with _named(name, chain):
+            image = process(content)
+        return np.asarray(normalise(jnp.asarray(image[None]), mean, std))[0]
+
+    return _reader(one, len(mean))
+
+
+_Process = Callable[[bytes | np.ndarray], np.ndarray]  # to uint8 [H, W, C]
+
+
+def _in_numpy(op: decode.Decode, ops: tuple[preprocess.Op, ...]) -> _Process:
+    """Returns the function that decodes by `op`, if `ops` do not decode, and applies them."""
+    from vit_jax.data.numpy_ops import chain
+    from vit_jax.data.numpy_ops import decode as numpy_decode
+
+    chain.check(ops)
+    decodes = any(isinstance(one, decode.Decode) for one in ops)
+
+    def process(content: bytes | np.ndarray) -> np.ndarray:
+        image = content if decodes else numpy_decode.decode(op, content)
+        return chain.apply(ops, image, (0, 0))  # seed of the first example that a run evaluates
+
+    return process
+
+
+def _in_graphs(op: decode.Decode, ops: tuple[preprocess.Op, ...]) -> _Process:
+    """Returns the same function as `_in_numpy`, with TensorFlow."""
+    decodes = any(isinstance(one, decode.Decode) for one in ops)
     first = preprocess.apply(() if decodes else (op,))
     then = preprocess.apply(ops)
 
@@ -116,17 +153,15 @@ def chain_reader(
         seed = tf.zeros([2], tf.int64)  # seed of the first example that a run evaluates
         return then(first(tf.constant(content), seed), seed).numpy()
 
-    def one(name: str, content: bytes | np.ndarray) -> np.ndarray:
-        with _named(name, chain):
-            try:
-                image = apply(content)
-            except op_errors():
-                if isinstance(content, np.ndarray):
-                    raise
-                image = apply(op.in_python(content))
-        return np.asarray(normalise(jnp.asarray(image[None]), mean, std))[0]
+    def process(content: bytes | np.ndarray) -> np.ndarray:
+        try:
+            return apply(content)
+        except op_errors():
+            if isinstance(content, np.ndarray):
+                raise
+            return apply(op.in_python(content))
 
-    return _reader(one, len(mean))
+    return process
 
 
 def original_reader(height: int, width: int, channels: int = 3) -> Reader:
@@ -135,15 +170,22 @@ def original_reader(height: int, width: int, channels: int = 3) -> Reader:
     Resizing is bilinear without antialias, and unlike our own `resize` not rounded to uint8. Then
     follows (x - 127.5) / 127.5, from -1 to 1. Raises BadInput like `chain_reader`.
     """
-    op = decode.Decode(channels=channels)
+    from vit_jax.data.numpy_ops import decode as numpy_decode
+    from vit_jax.data.numpy_ops import resize as numpy_resize
+
+    op, with_tf = decode.Decode(channels=channels), readers.present() == "tf"
 
     def one(name: str, content: bytes | np.ndarray) -> np.ndarray:
-        image = content
+        image: Any = content
         if isinstance(content, bytes):
             with _named(name, "decode"):
-                image = op.image(content)
-        resized = tf.image.resize(image, [height, width], method="bilinear", antialias=False)
-        return (resized.numpy() - np.float32(127.5)) / np.float32(127.5)
+                image = op.image(content) if with_tf else numpy_decode.pixels(op, content)
+        if with_tf:
+            image = tf.image.resize(image, [height, width], method="bilinear", antialias=False)
+            resized = image.numpy()
+        else:
+            resized = numpy_resize.bilinear(image, height, width)
+        return (resized - np.float32(127.5)) / np.float32(127.5)
 
     return _reader(one, channels)
 

@@ -27,7 +27,7 @@ from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.ops import decode
 from vit_jax.data.ops.augment import FlipLr, InceptionCrop
 from vit_jax.data.splits import order
-from vit_jax.data.splits.split import Split
+from vit_jax.data.splits.split import Split, Table
 from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput
 
@@ -59,9 +59,10 @@ def bench(
       `images_per_sec_per_core`, by processor time, of the stages `read`, `decode` (whole images),
       `augment` (crop, resize, flip of decoded images) and `transfer` (batches to the default
       device); `pipelines`: name -> images_per_sec (lowest, highest) and per core, of `ours`
-      (`CHAIN`, decoding only the box), `one_core`, `fast` (`FAST`), `bare` (only TensorFlow's ops,
-      float32), `full` (the whole image decoded, then cropped), `pil`; `ratios`: of `ours` to each,
-      medians over rounds; `ratios_per_core`: the same by processor time, which other work on the
+      (`CHAIN`, decoding only the box), `one_core`, `fast` (`FAST`), `python` (`CHAIN` by
+      `data.reader=python`, in processes), `bare` (only TensorFlow's ops, float32), `full` (the
+      whole image decoded, then cropped), `pil`; `ratios`: of `ours` to each, medians over rounds;
+      `ratios_per_core`: the same by processor time, which other work on the
       machine disturbs less; `rss_mib_by_epoch`: memory of this process after each of 3 epochs of
       `ours`; `notes`.
 
@@ -116,8 +117,8 @@ def as_text(result: dict[str, Any]) -> str:
 
 
 def _files(split: Split, count: int) -> list[bytes]:
-    read = split.reader()
-    files = [read(tf.constant(i, tf.int64))[0].numpy() for i in range(count)]
+    read = split.image_reader()
+    files: Any = [read(i) for i in range(count)]
     if not isinstance(files[0], bytes):
         raise BadInput("the source holds pixels, not image files; there is nothing to decode.")
     for index, file in enumerate(files):
@@ -164,10 +165,14 @@ def _dataset(count: int, example: Callable[[Tensor], Any], workers: int) -> Any:
     return dataset.batch(_BATCH).prefetch(2).with_options(options)
 
 
-def _timed(work: Callable[[], Any], count: int) -> _Rates:
-    wall, core = time.perf_counter(), time.process_time()
+def _timed(
+    work: Callable[[], Any], count: int, others: Callable[[], float] = lambda: 0.0
+) -> _Rates:
+    """Returns the rates of some work; `others` gives the processor time of other processes."""
+    wall, core = time.perf_counter(), time.process_time() + others()
     work()
-    return count / (time.perf_counter() - wall), count / (time.process_time() - core)
+    core = time.process_time() + others() - core
+    return count / (time.perf_counter() - wall), count / core
 
 
 def _rate(dataset: Any, count: int) -> _Rates:
@@ -237,12 +242,37 @@ def _pipelines(files: list[bytes], workers: int, size: int) -> dict[str, _Run]:
     }
     if workers > 1:
         datasets["one_core"] = _of_files(files, ours, 1)
-    runs: dict[str, _Run] = {}
+    runs: dict[str, _Run] = {"python": _python(files, workers, size)}
     if _all_jpeg(files):
         datasets["bare"] = _of_files(files, functools.partial(_bare, size), workers)
         datasets["full"] = _of_files(files, functools.partial(_full, size), workers)
         runs["pil"] = _pil(files, workers, size)
     return runs | {n: functools.partial(_rate, d, count) for n, d in datasets.items()}
+
+
+def _python(files: list[bytes], workers: int, size: int) -> _Run:
+    """Runs `CHAIN` by `data.reader=python` on the same files."""
+    from vit_jax.data.python_reader import pool
+    from vit_jax.data.python_reader.pipeline import PythonPipeline
+
+    label = np.zeros(1, np.int32)
+    table = Table(
+        len(files), str, lambda: lambda row: (tf.gather(files, row), label),
+        numpy_reader=lambda: lambda row: {"image": files[row], "labels": label},
+    )  # fmt: skip
+    ops = preprocess.parse("data.train_ops", CHAIN, size)
+    sides = (size, size)
+    pipe = PythonPipeline(Split(table, range(len(files))), ops, _BATCH, 0, sides, workers, 2)
+    pool.shared().end()  # it may have another number of processes
+
+    def run() -> _Rates:
+        steps = -(-len(files) // _BATCH)
+        batches = pipe.train(0, 1 + steps)
+        next(batches)
+        used = pool.shared().processor_secs
+        return _timed(lambda: collections.deque(batches, maxlen=0), steps * _BATCH, used)
+
+    return run
 
 
 def _box(size: int, shape: Tensor, seed: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,7 +14,7 @@ import numpy as np
 from vit_jax.data.ops import decode
 from vit_jax.data.sources.source import Source
 from vit_jax.data.splits.split import Split
-from vit_jax.data.tensorflow import plain, tf
+from vit_jax.data.tensorflow import op_errors, plain
 
 Progress = Callable[[int, int], None]  # (images done, total images)
 
@@ -65,7 +65,7 @@ def check_images(
     done = 0
     with ThreadPoolExecutor(workers) as threads:
         for split in tables:
-            read = split.reader()
+            read = split.image_reader()
             reasons = _ordered(
                 threads, lambda i, read=read: _reason(op, read, i), range(len(split)), 16 * workers
             )
@@ -102,11 +102,11 @@ def _ordered(
 def _reason(op: decode.Decode, read: Any, index: int) -> str:
     """Returns why an image is bad, or "" for a good image."""
     try:
-        content = read(tf.constant(index, tf.int64))[0].numpy()
+        content = read(index)
         if isinstance(content, bytes):
             op.in_python(content)
     except decode.BadImage as e:
         return str(e)
-    except (tf.errors.OpError, OSError, UnicodeDecodeError) as e:  # the latter quotes a bad record
+    except (OSError, UnicodeDecodeError, *op_errors()) as e:  # the second quotes a bad record
         return f"cannot be read: {plain(e)}"
     return ""

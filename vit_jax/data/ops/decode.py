@@ -31,11 +31,11 @@ EXTENSIONS = (
 )  # fmt: skip
 FORMATS = ("AVIF", "BMP", "DIB", "GIF", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 
-_JPEG, _PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
-_END = b"\xff\xd9"  # the last bytes of a JPEG
+JPEG, _PNG = b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n"
+END = b"\xff\xd9"  # the last bytes of a JPEG
 ORIENTATION = 0x0112
 _SAMPLES = 277  # tag of the channels of a TIFF file
-_HEAD = 65536  # leading bytes of a JPEG that are searched for its orientation
+HEAD = 65536  # leading bytes of a JPEG that are searched for its orientation
 
 
 class BadImage(ValueError):
@@ -208,7 +208,7 @@ def _quiet() -> Iterator[None]:
 
 def jpeg_shape(content: Tensor) -> Tensor:
     """Returns int32 [3] (height, width, channels) of a JPEG; zeros if it does not begin as one."""
-    begins = tf.equal(tf.strings.substr(content, 0, len(_JPEG)), _JPEG)
+    begins = tf.equal(tf.strings.substr(content, 0, len(JPEG)), JPEG)
     shape = tf.cond(
         begins, lambda: tf.io.extract_jpeg_shape(content), lambda: tf.zeros([3], "int32")
     )
@@ -227,13 +227,13 @@ def is_jpeg(content: Tensor, shape: Tensor, exif: bool) -> Tensor:
     """
     height, width, channels = tf.unstack(shape)
     jpeg = (tf.equal(channels, 3) | tf.equal(channels, 1)) & _within(height, width)
-    return jpeg & _upright(tf.strings.substr(content, 0, _HEAD)) if exif else jpeg
+    return jpeg & _upright(tf.strings.substr(content, 0, HEAD)) if exif else jpeg
 
 
 def is_whole(content: Tensor) -> Tensor:
     """Returns True if a JPEG has its end mark; if not, only full decoding shows what is missing."""
-    end = tf.maximum(tf.strings.length(content) - len(_END), 0)
-    return tf.equal(tf.strings.substr(content, end, len(_END)), _END)
+    end = tf.maximum(tf.strings.length(content) - len(END), 0)
+    return tf.equal(tf.strings.substr(content, end, len(END)), END)
 
 
 def _is_png(content: Tensor, exif: bool) -> Tensor:
@@ -334,12 +334,16 @@ class Decode:
             return tf.repeat(image, 3, axis=-1)
         if own == 3 and self.channels == 1:
             return gray(image)
+        self.check_channels(own)
+        return image
+
+    def check_channels(self, own: int | None) -> None:
+        """Raises BadInput if images that need no decoder have other channels; None: not known."""
         if own not in (None, self.channels):
             raise BadInput(
                 f"the images have {own} channels, and data.channels={self.channels}; set "
                 f"--config.data.channels={own}."
             )
-        return image
 
     def pixels(self, content: Tensor) -> Tensor:
         """Decodes the bytes of a file (string [])."""

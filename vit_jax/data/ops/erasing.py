@@ -15,8 +15,8 @@ from vit_jax.data.ops import geometry, randaugment
 from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput
 
-_LEAST_ASPECT = 0.3
-_TRIES = 10  # boxes drawn; the first that fits is used
+LEAST_ASPECT = 0.3
+TRIES = 10  # boxes drawn; the first that fits is used
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,11 +44,11 @@ class RandomErasing:
 
     def _area(self, sides: Tensor, seed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Returns True if an area is erased; and its begin and extent, int32 [2] each."""
-        draws = tf.random.stateless_uniform([2 * _TRIES + 3], seed)
-        areas, aspects = draws[:_TRIES], draws[_TRIES:-3]
+        draws = tf.random.stateless_uniform([2 * TRIES + 3], seed)
+        areas, aspects = draws[:TRIES], draws[TRIES:-3]
         pixels = tf.cast(tf.reduce_prod(sides), tf.float32)
         area = pixels * (self.area_min + (self.area_max - self.area_min) * areas)
-        aspect = tf.exp((2.0 * aspects - 1.0) * math.log(_LEAST_ASPECT))
+        aspect = tf.exp((2.0 * aspects - 1.0) * math.log(LEAST_ASPECT))
         boxes = tf.stack([tf.sqrt(area * aspect), tf.sqrt(area / aspect)], axis=1)
         boxes = tf.cast(tf.round(boxes), tf.int32)
         fits = tf.reduce_all(boxes <= sides, axis=1)

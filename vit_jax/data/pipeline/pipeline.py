@@ -100,6 +100,11 @@ class Pipeline:
           rows: the rows of each batch to read (default: all).
         """
         rows = rows if rows is not None else range(self.batch_size)
+        steps = range(first_step * len(rows), last_step * len(rows), len(rows))
+        return self._batches(steps, self._training_plan(rows), training=True)
+
+    def _training_plan(self, rows: range) -> Any:
+        """Returns the plan of a process that reads these rows of each batch."""
         example_at = self.split.order(order.stream_seed(self.seed, "order"))
         augment_seed = order.stream_seed(self.seed, "augment")
 
@@ -107,8 +112,7 @@ class Pipeline:
             at = self._position(k, rows)
             return example_at(at), order.example_seed(at, seed=augment_seed), tf.constant(True)
 
-        steps = range(first_step * len(rows), last_step * len(rows), len(rows))
-        return self._batches(steps, plan, training=True)
+        return plan
 
     def evaluation(self, rows: range | None = None) -> Iterator[NumpyBatch]:
         """Yields every example once, in order; padding rows of the last batch have mask False."""
@@ -121,9 +125,7 @@ class Pipeline:
           BadInput: the chain does not produce images of the right shape, or the first example's
             number of labels differs from what the table states.
         """
-        one = dataclasses.replace(self, batch_size=1, workers=1, prefetch=1)
-        training = self.bad_images == "skip"  # only training skips
-        batch = next(one._evaluation(None, training=training))
+        batch = self._first(training=self.bad_images == "skip")  # only training skips
         stated = self.split.table.most_labels
         labels = batch["labels"].shape[1] if "labels" in batch else stated
         if stated not in (0, labels):
@@ -132,6 +134,10 @@ class Pipeline:
                 f"most_labels={stated}; correct one of them (0: not known beforehand)."
             )
         return batch
+
+    def _first(self, training: bool) -> NumpyBatch:
+        one = dataclasses.replace(self, batch_size=1, workers=1, prefetch=1)
+        return next(one._evaluation(None, training=training))
 
     def shapes(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
         """Returns the shape of every field of a batch, without the axis of examples, and its dtype.
@@ -171,19 +177,22 @@ class Pipeline:
     def _evaluation(self, rows: range | None, training: bool) -> Iterator[NumpyBatch]:
         rows = rows if rows is not None else range(self.batch_size)
         steps = -(-len(self.split) // self.batch_size)
+        starts = range(0, steps * len(rows), len(rows))
+        return self._batches(starts, self._evaluation_plan(rows), training)
 
+    def _evaluation_plan(self, rows: range) -> Any:
         def plan(k: Tensor) -> tuple[Any, Any, Any]:
             at = self._position(k, rows)
             real = at < len(self.split)
             return tf.where(real, at, 0), order.example_seed(at, seed=0), real
 
-        return self._batches(range(0, steps * len(rows), len(rows)), plan, training)
+        return plan
 
     def _position(self, k: Any, rows: range) -> Any:
         """Returns the position of the k-th example that a process with these rows reads."""
         return k // len(rows) * self.batch_size + rows.start + k % len(rows)
 
-    def _batches(self, starts: range, plan: Plan, training: bool) -> Iterator[NumpyBatch]:
+    def _batches(self, starts: range, plan: Any, training: bool) -> Iterator[NumpyBatch]:
         """Yields one batch for each of `starts`; it holds the examples k from that start on.
 
         A file that cannot be decoded ends the dataset. From then on, examples that fail leave gaps,
@@ -350,7 +359,7 @@ class Pipeline:
 
         return fill
 
-    def _skip(self, index: int, reason: str, fallback: FallbackReader, training: bool) -> None:
+    def _skip(self, index: int, reason: str, fallback: Any, training: bool) -> None:
         """Replaces an example that cannot be decoded, or raises BadInput."""
         name = self.split.name(index)
         if not training or self.bad_images != "skip":

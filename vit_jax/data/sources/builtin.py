@@ -17,7 +17,7 @@ import numpy as np
 
 from vit_jax.data.sources.source import Opened, Options
 from vit_jax.data.splits import split as splits_lib
-from vit_jax.data.splits.split import Split, Table
+from vit_jax.data.splits.split import NumpyFields, Split, Table
 from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput, unknown
 
@@ -83,12 +83,22 @@ def open_synthetic(name: str, _: Options) -> Opened:
 
         return read
 
+    def numpy_reader() -> Callable[[int], NumpyFields]:
+        from vit_jax.data.formats.stored import Noise
+
+        return lambda row: {
+            "image": Noise(row, (_SIDE, _SIDE, 3)), "labels": np.array([row % classes], np.int32)
+        }  # fmt: skip
+
     rows = sum(sizes.values())
 
     def labels() -> np.ndarray:
         return np.arange(rows, dtype=np.int32)[:, None] % np.int32(classes)
 
-    table = Table(rows, lambda row: f"{name}/{row}", reader, labels, numbered=True, most_labels=1)
+    table = Table(
+        rows, lambda row: f"{name}/{row}", reader, labels, numbered=True, most_labels=1,
+        numpy_reader=numpy_reader,
+    )  # fmt: skip
     ends = np.cumsum(list(sizes.values())).tolist()
     splits = {
         split: Split(table, range(end - size, end))

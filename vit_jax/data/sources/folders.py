@@ -20,7 +20,7 @@ import numpy as np
 
 from vit_jax.data.formats.shards import SPLITS
 from vit_jax.data.ops.decode import EXTENSIONS
-from vit_jax.data.splits.split import Split, Table
+from vit_jax.data.splits.split import NumpyFields, Split, Table
 from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
@@ -43,9 +43,15 @@ def _file_table(paths: Sequence[str], names: Sequence[str], labels: Sequence[int
         data.set_shape([])
         return data
 
+    def numpy_reader() -> Callable[[int], NumpyFields]:
+        from vit_jax.data.formats.stored import WholeFile
+
+        return lambda row: {"image": WholeFile(paths[row]), "labels": labels_N1[row]}
+
     return Table(
-        len(paths), lambda row: names[row], reader, labels=lambda: labels_N1, most_labels=1
-    )
+        len(paths), lambda row: names[row], reader, labels=lambda: labels_N1, most_labels=1,
+        numpy_reader=numpy_reader,
+    )  # fmt: skip
 
 
 def _get(path: np.ndarray) -> bytes:

@@ -21,6 +21,8 @@ from vit_jax.data.example import FIELDS
 from vit_jax.data.splits import order
 from vit_jax.data.splits.split import (
     Fields,
+    NumpyFields,
+    NumpyOrder,
     Order,
     Rows,
     Split,
@@ -162,12 +164,21 @@ class Mixed(Split):
             "take part of it by data.fraction, or slice by data.val_percent."
         )
 
-    def order(self, seed: int) -> Order:
-        """Returns the order of the examples in the block pattern; see `Split.order`."""
+    def _pattern(self, seed: int) -> tuple[np.ndarray, np.ndarray, list[int], list[int]]:
+        """Returns what the orders are made of.
+
+        That is the source of each position in a block, how often it came before in the block, and
+        for each source the number of its examples and the seed of its order.
+        """
         slots = np.array(block_pattern(self.weights))
         ranks = np.array([(slots[:s] == slots[s]).sum() for s in range(len(slots))])
         sizes = np.diff(self.firsts).tolist()
         seeds = [order.stream_seed(seed, f"mix/{i}") for i in range(len(sizes))]
+        return slots, ranks, sizes, seeds
+
+    def order(self, seed: int) -> Order:
+        """Returns the order of the examples in the block pattern; see `Split.order`."""
+        slots, ranks, sizes, seeds = self._pattern(seed)
 
         def at(position: Tensor) -> Tensor:
             slot = position % len(slots)
@@ -179,6 +190,21 @@ class Mixed(Split):
                 for size, one, first in zip(sizes, seeds, self.firsts, strict=False)
             ]
             return tf.gather(tf.stack(candidates), source)
+
+        return at
+
+    def numpy_order(self, seed: int) -> NumpyOrder:
+        """Returns the same order as `order`, without TensorFlow."""
+        slots, ranks, sizes, seeds = self._pattern(seed)
+
+        def at(positions: np.ndarray) -> np.ndarray:
+            indices, blocks = np.empty(len(positions), np.int64), positions // len(slots)
+            sources = slots[positions % len(slots)]
+            for i, (size, one) in enumerate(zip(sizes, seeds, strict=True)):
+                here = sources == i
+                own = blocks[here] * self.weights[i] + ranks[positions[here] % len(slots)]
+                indices[here] = order.examples_at(own, examples=size, seed=one) + self.firsts[i]
+            return indices
 
         return at
 
@@ -203,6 +229,22 @@ def _concatenated(splits: Sequence[Split], maps: Sequence[np.ndarray]) -> Table:
     def ids() -> np.ndarray:
         return np.concatenate([split_ids(split) for split in splits])
 
+    def numpy_reader() -> Callable[[int], NumpyFields]:
+        readers = [split.numpy_reader() for split in splits]
+        kinds = [reader(0) for reader in readers]
+        most = max(len(kind["labels"]) for kind in kinds)
+        common = {key for key in kinds[0] if all(key in kind for kind in kinds)}
+
+        def read(row: int) -> NumpyFields:
+            part = int(np.searchsorted(firsts, row, side="right")) - 1
+            fields = readers[part](row - int(firsts[part]))
+            own, padding = fields["labels"], most - len(fields["labels"])
+            mapped = np.where(own < 0, np.int32(-1), maps[part][np.maximum(own, 0)])
+            fields["labels"] = np.pad(mapped, [0, padding], constant_values=-1)
+            return {key: value for key, value in fields.items() if key in common}
+
+        return read
+
     known = all(split.table.labels for split in splits)
     most = [split.table.most_labels for split in splits]
     numbered = any(split.table.numbered for split in splits)  # may be too many names to hash
@@ -214,6 +256,7 @@ def _concatenated(splits: Sequence[Split], maps: Sequence[np.ndarray]) -> Table:
         numbered=numbered,
         most_labels=max(most) if all(most) else 0,
         ids=ids if any(split.table.ids or not split.table.numbered for split in splits) else None,
+        numpy_reader=numpy_reader if all(split.table.numpy_reader for split in splits) else None,
     )
 
 

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vit_jax.data.formats import byte_ranges, shards, tar_index
+from vit_jax.data.formats.stored import FileRange
 from vit_jax.data.ops.decode import EXTENSIONS
 from vit_jax.data.sources.folders import as_number
-from vit_jax.data.splits.split import Rows, Split, Table
+from vit_jax.data.splits.split import NumpyFields, Rows, Split, Table
 from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput
 
@@ -132,6 +133,14 @@ def _table(
 
         return read
 
+    def numpy_reader() -> Callable[[int], NumpyFields]:
+        def read(row: int) -> NumpyFields:
+            number, member = locate(row)
+            image = FileRange(paths[number], int(member["start"]), int(member["size"]))
+            return {"image": image, "labels": labels[row]}
+
+        return read
+
     return Table(
         len(labels),
         name,
@@ -140,6 +149,7 @@ def _table(
         shards=firsts,
         files=files,
         most_labels=1,
+        numpy_reader=numpy_reader,
     )
 
 

@@ -4,8 +4,9 @@
 """Maps positions to examples. Row r of step n is position n * B + r of an endless order.
 
 The order is pure arithmetic on (seed, position). It knows no process, mesh or restart, so resuming
-means counting from another position. Start from `example_at`. `hash_numbers` serves choices and
-shuffles in numpy that must be the same on every host.
+means counting from another position. Start from `example_at`; `examples_at` computes the same
+without TensorFlow. `hash_numbers` serves choices and shuffles in numpy that must be the same on
+every host.
 """
 
 import hashlib
@@ -48,6 +49,19 @@ def example_at(position: Tensor, *, examples: int, seed: int | Tensor) -> Tensor
     )
 
 
+def examples_at(positions: np.ndarray, *, examples: int, seed: int) -> np.ndarray:
+    """Returns what `example_at` returns for each position, int64 [n], without TensorFlow."""
+    from vit_jax.data.numpy_ops import draws
+
+    indices = np.empty(len(positions), np.int64)
+    epochs, offsets = np.divmod(positions, examples)
+    for epoch in np.unique(epochs):
+        own = epochs == epoch
+        key = draws.words((seed, int(epoch)), 3)
+        indices[own] = draws.shuffled(offsets[own], key, examples - 1, _ROUNDS)
+    return indices
+
+
 def example_seed(position: Tensor, *, seed: int) -> Tensor:
     """Returns int64 [2], the seed of the randomness of the example at a position."""
     return tf.stack([tf.constant(seed, tf.int64), tf.cast(position, tf.int64)])
@@ -56,6 +70,13 @@ def example_seed(position: Tensor, *, seed: int) -> Tensor:
 def stream_of(seed: Tensor, purpose: str, number: int) -> Tensor:
     """Returns int64 [2], a seed of an example for one purpose and number; see `stream_seed`."""
     return tf.random.experimental.stateless_fold_in(seed, stream_seed(number, purpose))
+
+
+def numpy_stream_of(seed: tuple[int, int], purpose: str, number: int) -> tuple[int, int]:
+    """Returns the same seed as `stream_of`, without TensorFlow."""
+    from vit_jax.data.numpy_ops import draws
+
+    return draws.fold_in(seed, stream_seed(number, purpose))
 
 
 _MASK = 2**64 - 1

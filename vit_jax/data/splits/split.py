@@ -12,7 +12,7 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 Rows = range | np.ndarray  # rows of a table
 Fields = dict[str, Tensor]  # an example, see data/example.py
 Order = Callable[[Tensor], Tensor]  # a graph function: position (int64 []) -> index in a split
+NumpyOrder = Callable[[np.ndarray], np.ndarray]  # positions (int64 [n]) -> indices in a split
+# An example without TensorFlow: its image is bytes, uint8 [H, W, C], or a `stored.Stored`.
+NumpyFields = dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +52,8 @@ class Table:
       ids: () -> bytes [rows], other names by which examples may be excluded, or None; may read
         every example once.
       most_labels: K if it is known before an example is read, else 0.
+      numpy_reader: () -> a function, row -> the fields of an example, without TensorFlow, for
+        `data.reader=python`; None if only TensorFlow reads them.
     """
 
     rows: int
@@ -60,6 +65,7 @@ class Table:
     numbered: bool = False
     ids: Callable[[], np.ndarray] | None = None
     most_labels: int = 0
+    numpy_reader: Callable[[], Callable[[int], NumpyFields]] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,6 +120,34 @@ class Split:
 
         return fields
 
+    def numpy_reader(self) -> Callable[[int], NumpyFields]:
+        """Returns a function, index in this split -> the fields of the example.
+
+        Raises:
+          BadInput: only TensorFlow reads them.
+        """
+        if self.table.numpy_reader is None:
+            raise BadInput(
+                f"data.reader=python does not read these examples, such as {self.name(0)}; set "
+                "--config.data.reader=tf, which needs TensorFlow, or take a source of the kind "
+                "digits, folder, csv, tar, synthetic or a mixture of these."
+            )
+        read = self.table.numpy_reader()
+        return lambda index: read(int(self.rows[index]))
+
+    def image_reader(self) -> Callable[[int], bytes | np.ndarray]:
+        """Returns a function, index in this split -> the image as it is stored.
+
+        It needs TensorFlow only where the source does, and raises OSError or TensorFlow's errors.
+        """
+        if self.table.numpy_reader is not None:
+            from vit_jax.data.formats.stored import read_image
+
+            fields = self.numpy_reader()
+            return lambda index: read_image(fields(index)["image"])
+        read = self.reader()
+        return lambda index: read(tf.constant(index, tf.int64))[0].numpy()
+
     def take_indices(self, indices: Rows) -> "Split":
         """Returns the split of these ascending indices, with the same kind of order."""
         if isinstance(self.rows, range) and isinstance(indices, np.ndarray):
@@ -133,6 +167,10 @@ class Split:
           seed: the seed of the order, from `order.stream_seed`.
         """
         return lambda position: order.example_at(position, examples=len(self), seed=seed)
+
+    def numpy_order(self, seed: int) -> NumpyOrder:
+        """Returns the same order as `order`, without TensorFlow."""
+        return lambda positions: order.examples_at(positions, examples=len(self), seed=seed)
 
 
 def of_arrays(name: str, images: np.ndarray, labels: np.ndarray, **fields: np.ndarray) -> Split:
@@ -155,12 +193,19 @@ def of_arrays(name: str, images: np.ndarray, labels: np.ndarray, **fields: np.nd
         constants = {key: tf.constant(values) for key, values in arrays.items()}
         return lambda row: {key: tf.gather(all_, row) for key, all_ in constants.items()}
 
+    def numpy_reader() -> Callable[[int], NumpyFields]:
+        arrays = {"image": images, "labels": labels} | fields
+        return lambda row: (
+            {key: values[row] for key, values in arrays.items()} | {"id": f"{name}/{row:04d}"}
+        )
+
     table = Table(
         len(images),
         lambda row: f"{name}/{row:04d}",
         reader,
         labels=lambda: labels,
         most_labels=labels.shape[1],
+        numpy_reader=numpy_reader,
     )
     return Split(table, range(len(images)))
 

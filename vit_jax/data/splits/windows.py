@@ -16,7 +16,7 @@ import threading
 import numpy as np
 
 from vit_jax.data.splits import order
-from vit_jax.data.splits.split import Order, Rows, Split, first_at_least
+from vit_jax.data.splits.split import NumpyOrder, Order, Rows, Split, first_at_least
 from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput
 from vit_jax.hardware import host_memory
@@ -78,6 +78,14 @@ class Windowed(Split):
             return tf.ensure_shape(index, [])
 
         return at
+
+    def numpy_order(self, seed: int) -> NumpyOrder:
+        """Raises BadInput: worker processes do not share the files that a process holds."""
+        raise BadInput(
+            f"data.window_shards={self.window_shards} holds files in memory, which "
+            "data.reader=python does not; set --config.data.window_shards=0, or "
+            "--config.data.reader=tf."
+        )
 
 
 class _Windows:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from vit_jax.data.sources.source import Source
-from vit_jax.data.splits.split import Fields, Split, Table
+from vit_jax.data.splits.split import Fields, NumpyFields, Split, Table
 from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput
 
@@ -220,4 +220,17 @@ def relabel_split(split: Split, column_of: np.ndarray, other: np.ndarray | None 
 
         return relabel
 
-    return Split(Table(len(split), split.name, reader, numbered=True), range(len(split)))
+    def numpy_reader() -> Callable[[int], NumpyFields]:
+        read = split.numpy_reader()
+
+        def relabel(row: int) -> NumpyFields:
+            fields = read(row)
+            return fields | {"labels": mapped(fields["labels"] if other is None else other[row])}
+
+        return relabel
+
+    table = Table(
+        len(split), split.name, reader, numbered=True,
+        numpy_reader=numpy_reader if split.table.numpy_reader else None,
+    )  # fmt: skip
+    return Split(table, range(len(split)))

@@ -22,9 +22,9 @@ from vit_jax import console
 from vit_jax.build import run as build
 from vit_jax.config import images as images_lib
 from vit_jax.config import sections
+from vit_jax.data import readers
 from vit_jax.data.inspect import show
 from vit_jax.data.ops import chain as preprocess
-from vit_jax.data.pipeline import pipeline
 from vit_jax.data.sources.source import Source
 from vit_jax.data.splits.split import Split
 from vit_jax.errors import BadInput, RunFailed
@@ -113,7 +113,7 @@ def _sheet(config: sections.Config, source: Source) -> bytes:
     ops, size = preprocess.parse("data.train_ops", chain, *shape), images.size
     if views := preprocess.parse_views("data.views", data.views, *shape):
         ops, size, chain = views[0].ops, views[0].size(size), data.views  # draws the first
-    pipe = pipeline.Pipeline(
+    pipe = readers.pipeline_of(data.reader)(
         split, ops, 1, config.seed, size, data.workers, 1, data.bad_images,
         channels=images.channels,
     )  # fmt: skip

@@ -1,0 +1,261 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""data.reader=python makes the batches of tf.data, in processes that end when they should."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pictures
+import pytest
+from opened_sources import opened
+
+from vit_jax.data import readers
+from vit_jax.data.numpy_ops import chain as numpy_chain
+from vit_jax.data.ops import chain
+from vit_jax.data.python_reader import pool
+from vit_jax.data.splits import split as splits_lib
+from vit_jax.data.splits import windows
+from vit_jax.errors import BadInput, RunFailed
+
+
+def pipes(split, ops="decode|resize({size})", size=(8, 8), channels=3, views="", **changes):
+    """The pipelines of both readers, tf first."""
+    settings = {"batch_size": 6, "seed": 3, "workers": 2, "prefetch": 1} | changes
+    return [
+        readers.pipeline_of(reader)(
+            split, chain.parse("ops", ops, size, channels), image_size=size, channels=channels,
+            views=chain.parse_views("data.views", views, size, channels), **settings,
+        )
+        for reader in ("tf", "python")
+    ]  # fmt: skip
+
+
+def same(expected, made):
+    """Compares two batches: images within one grey level, all else exactly."""
+    assert expected.keys() == made.keys()
+    for key, x in expected.items():
+        assert (x.dtype, x.shape) == (made[key].dtype, made[key].shape), key
+        if x.dtype == np.uint8:
+            assert abs(x.astype(int) - made[key]).max() <= 1, key
+        else:
+            assert (x == made[key]).all(), key
+
+
+def folder(root, *bad):
+    """Two classes of nine JPEG files; files in `bad` are not images."""
+    for number in range(18):
+        path = root / "ab"[number % 2] / f"{number:02}.jpg"
+        path.parent.mkdir(exist_ok=True)
+        image = pictures.noise(20 + number, 30, seed=number)
+        path.write_bytes(b"no image" if number in bad else pictures.encode(image, "JPEG"))
+    return root
+
+
+AUGMENTED = "decode|inception_crop({size})|flip_lr|shift(2)"
+
+
+@pytest.mark.parametrize(
+    "spec, ops",
+    [
+        ("digits", "affine(10, 0.1, 0.7)"),
+        ("folder", AUGMENTED),
+        ("mix", AUGMENTED),
+        ("synthetic:pets", "random_crop({size})"),
+    ],
+)
+def test_batches_are_those_of_tensorflow(tmp_path, spec, ops):
+    files = f"folder:{folder(tmp_path)}"
+    source = opened({"folder": files, "mix": f"mix:3*{files},1*digits"}.get(spec, spec), val=10)
+    tf, python = pipes(source.split("train"), ops)
+    assert tf.shapes() == python.shapes()
+    for expected, made in zip(tf.train(5, 12), python.train(5, 12), strict=True):  # two epochs
+        same(expected, made)
+    some = pipes(splits_lib.Split(tf.split.table, np.arange(8, 16)), ops)
+    for expected, made in zip(*(pipe.evaluation() for pipe in some), strict=True):
+        same(expected, made)  # the last batch has padding
+
+
+def test_views_texts_and_rows_of_a_process_are_those_of_tensorflow():
+    images = np.stack([pictures.noise(12, 12, seed=i) for i in range(5)])
+    texts = np.array([f"text {i}" for i in range(5)], object)
+    split = splits_lib.of_arrays("a", images, np.arange(5, dtype=np.int32)[:, None], text=texts)
+    views = (
+        "image: decode|random_crop({size}) ; small*3: decode|inception_crop(4)|color_jitter(0.4)"
+    )
+    tf, python = pipes(split, views=views, fields=None)
+    assert sorted(tf.field_names) == sorted(python.field_names)
+    rows = range(2, 5)
+    for expected, made in zip(tf.train(1, 4, rows), python.train(1, 4, rows), strict=True):
+        same(expected, made)
+
+
+def test_a_continued_run_reads_the_same_batches(tmp_path):
+    _, pipe = pipes(opened(f"folder:{folder(tmp_path)}").split("train"), AUGMENTED)
+    whole, end = list(pipe.train(0, 7)), list(pipe.train(4, 7))
+    for a, b in zip(whole[4:], end, strict=True):
+        assert all(np.array_equal(a[key], b[key]) for key in a)
+
+
+def test_bad_images_end_the_run_or_are_replaced_by_the_next(tmp_path):
+    split = opened(f"folder:{folder(tmp_path, 0, 2, 3, 17)}").split("train")
+    for pipe in pipes(split, AUGMENTED):
+        with pytest.raises(
+            BadInput, match=r"[ab]/\d\d.jpg cannot be decoded: no image .*skip leaves"
+        ):
+            list(pipe.train(0, 3))
+        with pytest.raises(BadInput, match=r"a/00.jpg cannot be decoded: no image .* the file\.$"):
+            list(pipe.evaluation())
+    tf, python = pipes(split, AUGMENTED, bad_images="skip")
+    for expected, made in zip(tf.train(0, 7), python.train(0, 7), strict=True):
+        same(expected, made)
+    assert sorted(python.skipped) == sorted(tf.skipped)
+    assert len(python.skipped) == 4
+    same(tf.probe(), python.probe())
+
+
+def test_a_file_that_is_gone_or_too_small_is_named(tmp_path):
+    split = opened(f"folder:{folder(tmp_path)}").split("train")
+    with pytest.raises(BadInput, match=r"a/00.jpg does not go through Decode.CentralCrop: 30 x 20"):
+        list(pipes(split, "decode|central_crop(24)", size=(24, 24))[1].evaluation())
+    (tmp_path / "b" / "07.jpg").unlink()
+    with pytest.raises(BadInput, match=r"b/07.jpg cannot be read: No such file or directory"):
+        list(pipes(split)[1].evaluation())
+
+
+def test_what_only_tensorflow_does_is_one_message():
+    digits = opened("digits").split("train")
+    alone = splits_lib.Split(splits_lib.Table(4, lambda row: f"x/{row}", lambda: None), range(4))
+    with pytest.raises(BadInput, match=r"such as x/0; set --config.data.reader=tf"):
+        pipes(alone)[1].probe()
+    with pytest.raises(BadInput, match=r"data.cache=raw needs data.reader=tf"):
+        pipes(digits)[1].cached("raw")
+    images, masks = np.zeros([4, 8, 8, 3], np.uint8), np.zeros([4, 8, 8], np.int32)
+    masked = splits_lib.of_arrays("a", images, np.ones([4, 1], np.int32), mask=masks)
+    with pytest.raises(BadInput, match=r"does not move mask .*reader=tf"):
+        pipes(masked, fields=("image", "labels", "mask"))[1].probe()
+    windowed = windows.Windowed(digits.table, digits.rows, np.array([0, 5]), 2)
+    with pytest.raises(BadInput, match=r"window_shards=2 .*reader=tf"):
+        next(pipes(windowed)[1].train(0, 1))
+    with pytest.raises(BadInput, match=r"gives uint8 \[8, 8, 3\], expected uint8 \[9, 9, 3\]"):
+        pipes(digits, "decode", size=(9, 9))[1].probe()
+    with pytest.raises(BadInput, match="begins with Resize, and images are files"):
+        numpy_chain.apply(chain.parse("ops", "resize(4)", 4), b"a file", (0, 0))
+
+
+# ---------------------------------------------------------------- processes
+
+
+def test_a_dead_worker_is_an_error_that_names_its_image_and_ends_the_others(tmp_path):
+    split = opened(f"folder:{folder(tmp_path)}").split("train")
+    _, pipe = pipes(split, "decode|resize(1000)|resize({size})")  # takes some 100 ms an image
+    batches = pipe.train(0, 100)
+    next(batches)
+    processes = [one.process for one in pool.shared()._workers]
+    while not pool.shared()._places[0, 0]:  # the number of the job that the first worker is at
+        time.sleep(0.001)
+    processes[0].kill()
+    with pytest.raises(RunFailed, match=r"ended by signal 9 at [ab]/\d\d.jpg.*data.workers"):
+        list(batches)
+    assert [process.wait(10) for process in processes] == [-9] * len(processes)
+    next(pipes(split)[1].train(0, 1))  # others are started
+
+
+_READ = """
+import itertools, os, sys, time
+from vit_jax.data import readers
+from vit_jax.data.numpy_ops import chain as numpy_chain
+from vit_jax.data.ops import chain
+from vit_jax.data.python_reader import pool
+from vit_jax.data.sources import registry
+from vit_jax.data.sources.source import Options
+if __name__ == "__main__":
+    split = registry.open_source("digits", Options(), val_percent=0, test_percent=0).split("train")
+    pipe = readers.pipeline_of("python")(
+        split, chain.parse("ops", "resize(500)|resize(8)", 8), 64, 0, (8, 8), 2, 1
+    )
+    batches = pipe.train(0, 1000)
+    next(batches)
+    print(*(one.process.pid for one in pool.shared()._workers), flush=True)
+    time.sleep(60)
+"""
+
+
+def gone(pid):
+    """True if no process has this number, or only its remains are left."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
+def test_workers_end_with_the_process_that_started_them(root, sent):
+    """Signals to the group of processes, as of a terminal or Slurm, are left to that process."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _READ], cwd=root, stdout=subprocess.PIPE, text=True,
+        start_new_session=True,
+    ) as started:  # fmt: skip
+        try:
+            workers = [int(pid) for pid in started.stdout.readline().split()]  # type: ignore[union-attr]
+            assert len(workers) == min(2, len(os.sched_getaffinity(0)))
+            for pid in workers:
+                os.kill(pid, signal.SIGTERM)
+                os.kill(pid, signal.SIGINT)
+            time.sleep(0.3)
+            assert not any(map(gone, workers))
+            started.send_signal(sent)
+            started.wait(30)
+        finally:
+            started.kill()
+    end = time.monotonic() + 10
+    while not all(map(gone, workers)) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert all(map(gone, workers))
+
+
+_WITHOUT = """
+import sys
+class Refuses:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("tensorflow", "tensorflow_datasets"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Refuses())
+from vit_jax.cli import main
+code = main.main(sys.argv[1:])
+assert not [n for n in sys.modules if n.partition(".")[0].startswith("tensorflow")]
+sys.exit(code)
+"""
+
+
+@pytest.mark.integration
+def test_runs_on_digits_and_folders_import_no_tensorflow(root, tmp_path, image_folder):
+    def command(*arguments):
+        done = subprocess.run(
+            [sys.executable, "-c", _WITHOUT, *map(str, arguments)], cwd=root,
+            capture_output=True, text=True, timeout=300,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    short = ["--config=configs/quickstart.py", "--config.data.reader=python",
+             "--config.report.writers=()", "--config.length=3 steps",
+             "--config.schedule.warmup=1 steps"]  # fmt: skip
+    command("train", f"--workdir={tmp_path / 'digits'}", *short)
+    command(
+        "train", f"--workdir={tmp_path / 'folder'}", *short, f"--data=folder:{image_folder}",
+        "--config.data.image_size=16", f"--config.data.train_ops={AUGMENTED}",
+        f"--config.fewshot.sources=(('own', 'folder:{image_folder}'),)",
+        "--config.fewshot.shots=(1,)", "--config.fewshot.every=3 steps",
+    )  # fmt: skip
+    said = command("predict", tmp_path / "folder", image_folder / "test" / "red")
+    assert said.count("0.jpg") >= 1
+    command("evaluate", tmp_path / "folder", f"--out={tmp_path / 'out'}")
+    command("data", "check", f"folder:{image_folder}")

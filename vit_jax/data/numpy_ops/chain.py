@@ -1,0 +1,88 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Applies chains of ops to numpy arrays. Start from `apply`.
+
+An op of a user's package has a method `in_numpy(image, seed)`; `APPLY` holds those of this package.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from vit_jax.data.numpy_ops import augment, color, decode, draws, randaugment, resize
+from vit_jax.data.numpy_ops.draws import Seed
+from vit_jax.data.ops import augment as augment_ops
+from vit_jax.data.ops import color as color_ops
+from vit_jax.data.ops import crops as crop_ops
+from vit_jax.data.ops import decode as decode_ops
+from vit_jax.data.ops import erasing as erasing_ops
+from vit_jax.data.ops import randaugment as randaugment_ops
+from vit_jax.data.ops import resize as resize_ops
+from vit_jax.data.ops.chain import Op
+from vit_jax.errors import BadInput
+
+# Class of an op -> (op, image, seed) -> uint8 [H, W, C].
+APPLY: dict[type, Callable[[Any, Any, Seed], np.ndarray]] = {
+    decode_ops.Decode: decode.decode,
+    resize_ops.Resize: resize.resize,
+    resize_ops.ResizeSmall: resize.resize_small,
+    resize_ops.CentralCrop: resize.central_crop,
+    resize_ops.BvResize: resize.bv_resize,
+    resize_ops.BvResizeSmall: resize.bv_resize_small,
+    augment_ops.RandomCrop: augment.random_crop,
+    augment_ops.InceptionCrop: augment.inception_crop,
+    crop_ops.FastInceptionCrop: augment.inception_crop,
+    augment_ops.FlipLr: augment.flip_lr,
+    augment_ops.Shift: augment.shift,
+    augment_ops.Affine: augment.affine,
+    randaugment_ops.RandAugment: randaugment.randaug,
+    color_ops.ColorJitter: color.color_jitter,
+    color_ops.ThreeAugment: color.three_augment,
+    color_ops.Grayscale: color.grayscale,
+    color_ops.Solarize: color.solarize,
+    color_ops.GaussianBlur: color.gaussian_blur,
+    erasing_ops.RandomErasing: augment.random_erasing,
+}
+
+
+def check(ops: tuple[Op, ...]) -> None:
+    """Raises BadInput for an op that has no form in numpy; the message names it."""
+    for op in ops:
+        if type(op) not in APPLY and not hasattr(op, "in_numpy"):
+            raise BadInput(
+                f"data.reader=python: the op {type(op).__name__} is written for TensorFlow alone; "
+                "give it a method in_numpy(image, seed), or set --config.data.reader=tf."
+            )
+
+
+def apply(ops: tuple[Op, ...], image: bytes | np.ndarray, seed: Seed) -> np.ndarray:
+    """Returns an image after the ops; each op draws from its own stream of the example's seed.
+
+    Raises:
+      BadImage: a file cannot be decoded.
+      Unsuitable: an op cannot take the image.
+    """
+    at = 0
+    while at < len(ops):
+        op, own = ops[at], draws.fold_in(seed, at)
+        if isinstance(op, decode_ops.Decode) and isinstance(image, bytes) and ops[at + 1 :]:
+            crop, drawn = ops[at + 1], draws.fold_in(seed, at + 1)
+            if isinstance(crop, augment_ops.InceptionCrop):
+                box = decode.decode_box(op, crop, image, drawn)
+                size = resize_ops.rows_columns(crop.size)
+                image = resize.resized(box, *size, antialias=False)
+                at += 2
+                continue
+        if isinstance(image, bytes) and not isinstance(op, decode_ops.Decode):
+            raise BadInput(
+                f"the chain begins with {type(op).__name__}, and images are files; begin with "
+                "decode."
+            )
+        known = APPLY.get(type(op))
+        image = known(op, image, own) if known else op.in_numpy(image, own)  # type: ignore[attr-defined]
+        at += 1
+    if isinstance(image, bytes):
+        raise BadInput("the chain has no decode, and images are files; begin with decode.")
+    return image

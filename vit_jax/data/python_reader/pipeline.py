@@ -1,0 +1,280 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The pipeline of `data.reader=python`: the batches of `Pipeline`, made without TensorFlow.
+
+This process computes which examples a batch has and reads their labels; workers read, decode and
+preprocess the images. Examples, random numbers and rules for bad images are those of `Pipeline`.
+Start from `PythonPipeline`.
+"""
+
+import collections
+import dataclasses
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from vit_jax.config.sections import Cache
+from vit_jax.data.example import FIELDS, SPATIAL
+from vit_jax.data.formats import stored
+from vit_jax.data.numpy_ops import chain, decode
+from vit_jax.data.numpy_ops.draws import Seed
+from vit_jax.data.ops.decode import BadImage
+from vit_jax.data.pipeline.pipeline import NumpyBatch, Pipeline
+from vit_jax.data.python_reader import pool, worker
+from vit_jax.data.python_reader.rows import Arrays, Recipe
+from vit_jax.data.splits import order
+from vit_jax.data.splits.split import NumpyFields, Split
+from vit_jax.errors import BadInput
+
+_PARTS = 4  # messages for each worker and batch, so that all end at about the same time
+
+# k, int64 [n] -> (indices in the split, seeds of the examples, False for padding rows)
+_Plan = Callable[[np.ndarray], tuple[np.ndarray, list[Seed], np.ndarray]]
+
+
+@dataclasses.dataclass(frozen=True)
+class PythonPipeline(Pipeline):
+    """The batches of one split; see `Pipeline`. `workers` is the largest number of processes."""
+
+    def __post_init__(self) -> None:
+        for view in self.chains:
+            chain.check(view.ops)
+
+    @property
+    def field_names(self) -> tuple[str, ...]:
+        """The names of the fields of examples that are read."""
+        return self.fields if self.fields is not None else tuple(self.split.numpy_reader()(0))
+
+    @property
+    def recipe(self) -> Recipe:
+        """What becomes of each image."""
+        views = self.chains
+        sides = (v.size(self.image_size) if self.views else self.image_size for v in views)
+        return Recipe(views, tuple(sides), self.channels)
+
+    def shapes(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+        """Returns the shape of every field of a batch, and its dtype; see `Pipeline.shapes`."""
+        return {key: (x.shape[1:], x.dtype) for key, x in self.probe().items()}
+
+    def cached(self, kind: Cache) -> tuple[Pipeline, str]:
+        """Raises BadInput: worker processes share no memory of examples."""
+        raise BadInput(
+            f"data.cache={kind} needs data.reader=tf; with data.reader=python, the files stay in "
+            "the memory of the operating system: set --config.data.cache=none."
+        )
+
+    def _training_plan(self, rows: range) -> _Plan:
+        indices_at = self.split.numpy_order(order.stream_seed(self.seed, "order"))
+        seed = order.stream_seed(self.seed, "augment")
+
+        def plan(k: np.ndarray) -> tuple[np.ndarray, list[Seed], np.ndarray]:
+            at = self._position(k, rows)
+            return indices_at(at), [(seed, int(n)) for n in at], np.ones(len(k), bool)
+
+        return plan
+
+    def _evaluation_plan(self, rows: range) -> _Plan:
+        def plan(k: np.ndarray) -> tuple[np.ndarray, list[Seed], np.ndarray]:
+            at = self._position(k, rows)
+            real = at < len(self.split)
+            return np.where(real, at, 0), [(0, int(n)) for n in at], real
+
+        return plan
+
+    def _first(self, training: bool) -> NumpyBatch:
+        """Makes the first batch of one example in this process; a worker need not start for it."""
+        one = dataclasses.replace(self, batch_size=1)
+        reader = _Reader(one, training)
+        batch = reader.planned(one._evaluation_plan(range(1)), range(1))
+        arrays = reader.recipe.arrays(bytearray(reader.recipe.row_bytes()), 0, 1)
+        ((image, seed),) = batch.images
+        failure = worker.fill(reader.recipe, image, seed, arrays, 0)
+        return reader.finished(batch, arrays, [failure] if failure else [])
+
+    def _batches(self, starts: range, plan: _Plan, training: bool) -> Iterator[NumpyBatch]:
+        """Yields one batch for each of `starts`; it holds the examples k from that start on."""
+        if not starts:
+            return
+        reader, ahead = _Reader(self, training), self.prefetch + 1
+        workers = min(self.workers, _cores())
+        size = max(-(-starts.step // (_PARTS * workers)), 1)  # rows of a message
+        firsts = range(0, starts.step, size)
+        asked: collections.deque[tuple[int, _Batch]] = collections.deque()
+
+        def name(number: int, row: int) -> str:
+            batch = next(b for n, b in list(asked) if n <= number < n + len(firsts))
+            return self.split.name(int(batch.indices[row]))
+
+        job = pool.Job(reader.recipe, ahead, starts.step, workers, name)
+
+        def ask(count: int) -> None:
+            start = starts[count]
+            batch, number = reader.planned(plan, range(start, start + starts.step)), 0
+            number = count * len(firsts)
+            asked.append((number, batch))
+            parts = {n: (at, batch.images[at : at + size]) for n, at in enumerate(firsts, number)}
+            job.ask(count % ahead, parts)
+
+        try:
+            for count in range(min(ahead, len(starts))):
+                ask(count)
+            for count in range(len(starts)):
+                number, batch = asked[0]
+                failures = job.wait_for(range(number, number + len(firsts)))
+                whole = reader.finished(batch, job.arrays(count % ahead), failures)
+                asked.popleft()
+                if count + ahead < len(starts):
+                    ask(count + ahead)
+                yield whole
+        finally:
+            job.close()
+
+
+def _cores() -> int:
+    """Returns the number of processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+@dataclasses.dataclass
+class _Batch:
+    """A batch whose images are not there yet.
+
+    Attributes:
+      indices: the example of each row, int64 [rows].
+      fields: the fields of each row beside the image.
+      images: the image of each row, and the seed of its example.
+      mask: False for padding rows, bool [rows].
+    """
+
+    indices: np.ndarray
+    fields: list[NumpyFields]
+    images: worker.Images
+    mask: np.ndarray
+
+
+class _Reader:
+    """Reads the fields of examples, and replaces bad images."""
+
+    def __init__(self, pipe: PythonPipeline, training: bool):
+        self.recipe = pipe.recipe
+        self._pipe, self._training = pipe, training
+        self._read = pipe.split.numpy_reader()
+        self._instead = Replacements(pipe.split, self.recipe)
+        self._names = self._wanted(self._read(0))
+
+    def _wanted(self, example: NumpyFields) -> tuple[str, ...]:
+        names = self._pipe.fields if self._pipe.fields is not None else tuple(example)
+        if moving := [key for key in names if key in SPATIAL]:
+            raise BadInput(
+                f"data.reader=python does not move {' and '.join(moving)} with the pixels; set "
+                "--config.data.reader=tf, or train without these fields."
+            )
+        if lacking := [key for key in names if key not in example]:
+            raise BadInput(
+                f"the examples, such as {self._pipe.split.name(0)}, have no "
+                f"{' and no '.join(lacking)}, only {', '.join(example)}; take a source that gives "
+                "it, see docs/data.md."
+            )
+        return tuple(name for name in names if name != "image")
+
+    def planned(self, plan: _Plan, k: range) -> _Batch:
+        """Returns the batch of these k, without images."""
+        indices, seeds, mask = plan(np.arange(k.start, k.stop))
+        fields = [self._read(self._instead.at(index)) for index in indices.tolist()]
+        images = tuple((one.pop("image"), seed) for one, seed in zip(fields, seeds, strict=True))
+        return _Batch(indices, fields, images, mask)
+
+    def finished(self, batch: _Batch, arrays: Arrays, failures: list[worker.Failure]) -> NumpyBatch:
+        """Returns a batch with its images, after another try for those that failed.
+
+        Raises:
+          BadInput: an image cannot be read or does not go through the chain, or it cannot be
+            decoded and such examples are not skipped.
+        """
+        for failure in sorted(failures, key=lambda one: one.row):
+            self._repair(failure, batch, arrays)
+        fields = {key: _stacked(key, [one[key] for one in batch.fields]) for key in self._names}
+        return fields | {key: x.copy() for key, x in arrays.items()} | {"_mask": batch.mask}
+
+    def _repair(self, failure: worker.Failure | None, batch: _Batch, arrays: Arrays) -> None:
+        while failure:
+            row, wanted = failure.row, int(batch.indices[failure.row])
+            index = self._instead.at(wanted)
+            name = self._pipe.split.name(index)
+            if failure.kind == "image":
+                self._pipe._skip(index, failure.reason, self._instead, self._training)
+                if index != wanted:
+                    self._instead.same(wanted, index)
+            elif failure.kind == "read":
+                raise BadInput(
+                    f"{name} cannot be read: {failure.reason}. Restore it, or remove it from the "
+                    "source."
+                )
+            elif failure.kind == "chain":
+                raise BadInput(
+                    f"{name} does not go through {self._pipe._names()}: {failure.reason}. Remove "
+                    "or replace the image, or change the chain."
+                )
+            elif failure.kind == "input":
+                raise BadInput(failure.reason)
+            else:
+                raise RuntimeError(f"{name}: {failure.reason}")
+            fields = self._read(self._instead.at(wanted))
+            image, seed = fields.pop("image"), batch.images[row][1]
+            batch.fields[row] = fields
+            failure = worker.fill(self.recipe, image, seed, arrays, row)
+
+
+def _stacked(key: str, values: list[Any]) -> np.ndarray:
+    if FIELDS[key].dtype == "string":
+        texts = [value if isinstance(value, bytes) else str(value).encode() for value in values]
+        return np.array(texts, object)
+    return np.stack(values)
+
+
+class Replacements:
+    """Knows which example takes the place of one that cannot be decoded."""
+
+    def __init__(self, split: Split, recipe: Recipe):
+        self._split, self._decode = split, recipe.decode
+        self._instead: dict[int, int] = {}
+
+    def at(self, index: int) -> int:
+        """Returns the index of the example that is read in place of `index`."""
+        return self._instead.get(index, index)
+
+    def replace(self, index: int) -> None:
+        """Replaces a bad example, from now on, with the next good one by index.
+
+        Raises:
+          BadInput: the split has no good example, or a file before the next good one cannot be
+            read.
+        """
+        read, examples = self._split.numpy_reader(), len(self._split)
+        for more in range(1, examples):
+            other = (index + more) % examples
+            try:
+                content = stored.read_image(read(other)["image"])
+                if isinstance(content, bytes):
+                    decode.pixels(self._decode, content)
+            except BadImage:
+                continue
+            except OSError as e:
+                raise BadInput(
+                    f"{self._split.name(other)} cannot be read: {e.strerror}. Restore it, or "
+                    "remove it from the source."
+                ) from e
+            self._instead[index] = other
+            return
+        raise BadInput(
+            f"none of the {examples} images of the split can be decoded, the first being "
+            f"{self._split.name(0)}; `vit_jax data check` lists the reasons."
+        )
+
+    def same(self, index: int, other: int) -> None:
+        """Reads, in place of `index`, what is read in place of `other`."""
+        self._instead[index] = self._instead[other]

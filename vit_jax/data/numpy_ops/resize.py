@@ -173,4 +173,4 @@ def bv_resize_small(op: ops.BvResizeSmall, image: np.ndarray, _: Seed) -> np.nda
     scales = (
         np.float32(a) / np.float32(b) for a, b in zip(image.shape, (rows, columns), strict=False)
     )
-    return _truncated(values * np.float32(0.98 / float(math.prod(scales))))
+    return _truncated(values * np.float32(1.0 / float(math.prod(scales))))

@@ -69,7 +69,7 @@ class Recipe:
         Raises:
           BadImage: it cannot be decoded.
           Unsuitable: it cannot go through the chain.
-        BadInput: no image can go through the chain.
+          BadInput: no image can go through the chain.
           OSError: it cannot be read.
         """
         shared: bytes | np.ndarray

@@ -61,7 +61,7 @@ def _no_names_of_other_tests(monkeypatch):
     """Forgets which names MODULE:NAME were given and read, as a new process has."""
     from vit_jax.config import plugins
 
-    monkeypatch.setattr(plugins, "_given", set())
+    monkeypatch.setenv("VIT_JAX_TRUST_CODE", "")
     monkeypatch.setattr(plugins, "_of_runs", {})
 
 

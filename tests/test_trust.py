@@ -4,6 +4,7 @@
 """Names MODULE:NAME in the run of a stranger import nothing; those of the user are trusted."""
 
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -137,10 +138,28 @@ def test_what_the_user_gives_is_trusted(stranger, tmp_path):
             plugins.find("loss.name", name)
 
 
-def test_a_saved_configuration_that_the_user_gives_is_a_recipe(stranger):
-    config_lib.load(str(stranger / "config.yaml"))
-    with pytest.raises(BadInput, match="I was imported"):
-        vit_jax.load(stranger)
+def test_a_saved_configuration_is_a_strangers_also_after_config(stranger, tmp_path, capsys):
+    words = "train", f"--config={stranger / 'config.yaml'}", f"--workdir={tmp_path / 'new'}"
+    code, _, said = model_commands.command(capsys, *words)
+    assert (code, "--trust-code" in said, "I was imported" in said) == (2, True, False)
+    code, _, said = model_commands.command(capsys, *words, "--trust-code")
+    assert (code, "I was imported" in said) == (2, True)
+
+
+def test_processes_that_are_started_trust_what_the_user_gave(stranger):
+    """As the runs of a sweep do, whose configurations are YAML files."""
+    use = (
+        "import sys; from vit_jax.config import load; from vit_jax.step import losses;"
+        "losses.find(load.load(sys.argv[1]).loss.name)"
+    )
+
+    def said():
+        words = [sys.executable, "-c", use, str(stranger / "config.yaml")]
+        return subprocess.run(words, capture_output=True, text=True, check=False).stderr
+
+    assert "--trust-code" in said()
+    config_lib.load(QUICKSTART, [f"--config.loss.name={MODULE}:loss"])
+    assert f"no module {MODULE}" in said()  # its folder is not on PYTHONPATH
 
 
 @pytest.mark.integration
@@ -156,8 +175,8 @@ def test_the_same_command_continues_a_run_without_the_flag(tmp_path, monkeypatch
         "--config.schedule.warmup=0", "--config.evals.val.every=0",
     ]  # fmt: skip
     assert main.main(words) == 0
-    for name in ("_given", "_of_runs"):  # a new process begins
-        getattr(plugins, name).clear()
+    monkeypatch.setenv("VIT_JAX_TRUST_CODE", "")  # a new process begins
+    plugins._of_runs.clear()
     (tmp_path / "run" / "results.json").unlink()
     assert main.main(words) == 0
     assert (tmp_path / "run" / "results.json").exists()

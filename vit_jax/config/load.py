@@ -171,14 +171,15 @@ def _with_evals(config: ConfigDict, names: Sequence[str]) -> ConfigDict:
 def load(spec: str, overrides: Sequence[str] = ()) -> sections.Config:
     """Reads the configuration that a user gives, and checks each value against its declaration.
 
-    The names MODULE:NAME in it are trusted, see `plugins`. The arguments are those of `read`.
+    The names MODULE:NAME in a recipe and in overrides are trusted, see `plugins`; those in a YAML
+    file are not. The arguments are those of `read`.
 
     Raises:
       BadInput: the file or an override cannot be used, or values are not allowed.
     """
-    config = _read_all(spec, overrides)
+    config = read(spec, overrides)
     check(config)
-    plugins.give(value for _, value in flatten(config))
+    plugins.give(overrides)
     return config
 
 
@@ -208,12 +209,6 @@ def read(spec: str, overrides: Sequence[str] = ()) -> sections.Config:
     Raises:
       BadInput: the file or an override cannot be used.
     """
-    config = _read_all(spec, overrides)
-    plugins.read_from(spec, (value for _, value in flatten(config)))
-    return config
-
-
-def _read_all(spec: str, overrides: Sequence[str]) -> sections.Config:
     path, args = recipes.split(spec)
     set_keys: set[str] = set()
     if path.suffix in (".yaml", ".yml"):
@@ -225,7 +220,9 @@ def _read_all(spec: str, overrides: Sequence[str]) -> sections.Config:
     else:
         config = _recipe(path, args)
     set_keys |= _override(config, overrides)
-    return frozen.filled(sections.Config, _chosen(config.to_dict(), set_keys))
+    read = frozen.filled(sections.Config, _chosen(config.to_dict(), set_keys))
+    plugins.read_from(spec, (value for _, value in flatten(read)))
+    return read
 
 
 def of_run(text: str) -> sections.Config | None:

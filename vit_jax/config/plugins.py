@@ -10,8 +10,8 @@ A configuration names a function or class of a user's package by a text: `MODULE
 be able to import the module: it is installed, or in a folder of PYTHONPATH. Start from `find`.
 
 A name in the config.yaml of a run may be a stranger's, who must not choose what is imported here.
-`find` refuses it, unless the user trusts the run (`trusting`) or gives the same name himself: on
-the command line, in a recipe or in a call.
+`find` refuses it, unless the user trusts the run (`trusting`) or gives the same name himself: as a
+value on the command line, in a recipe or in a call.
 """
 
 import ast
@@ -76,16 +76,28 @@ def find(key: str, text: str, *args: Any, **kwargs: Any) -> functools.partial[An
     return functools.partial(callee, **bound)
 
 
-# Texts of configurations that contain a colon, as a name does: the user's own, and those of runs,
-# with the file that has them.
-_given: set[str] = set()
+# Texts in the configurations of runs that contain a colon, as a name does, with the file of each.
 _of_runs: dict[str, str] = {}
-_TRUSTED = "VIT_JAX_TRUST_CODE"  # in the environment, so that processes started later know it
+# What is trusted: "1" for everything, otherwise the texts that the user gave, one a line. It is in
+# the environment, so that processes started later know it.
+_TRUSTED = "VIT_JAX_TRUST_CODE"
+_ALL = "1"
 
 
 def give(values: Iterable[object]) -> None:
     """Records the values of a configuration that the user gives: its names are trusted."""
-    _given.update(_texts(values))
+    _trust(set(_texts(values)))
+
+
+def give_own(values: Iterable[object]) -> None:
+    """Does the same, except for values that the configuration of a run has."""
+    _trust(set(_texts(values)) - _of_runs.keys())
+
+
+def _trust(texts: set[str]) -> None:
+    before = os.environ.get(_TRUSTED, "")
+    if before != _ALL and (names := {one for one in texts if "\0" not in one}):
+        os.environ[_TRUSTED] = "\n".join(sorted({*before.split("\n"), *names} - {""}))
 
 
 def read_from(file: str, values: Iterable[object]) -> None:
@@ -113,19 +125,21 @@ def trusting(trust_code: bool) -> Iterator[None]:
     """Makes `find` accept every name inside the block if `trust_code` is True."""
     before = os.environ.get(_TRUSTED)
     if trust_code:
-        os.environ[_TRUSTED] = "1"
+        os.environ[_TRUSTED] = _ALL
     try:
         yield
     finally:
         if trust_code and before is None:
             del os.environ[_TRUSTED]
+        elif trust_code:
+            os.environ[_TRUSTED] = before
 
 
 def _check_trust(key: str, name: str) -> None:
     inside = re.compile(rf"(?<![\w.]){re.escape(name)}(?!\w)")
     files = [file for text, file in _of_runs.items() if inside.search(text)]
-    trusted = os.environ.get(_TRUSTED) == "1" or any(map(inside.search, _given))
-    if files and not trusted:
+    trusted = os.environ.get(_TRUSTED, "")
+    if files and trusted != _ALL and not inside.search(trusted):
         raise BadInput(
             f"{key}: {files[0]} names {name}, and to use it would import and run that code. If you "
             "trust it and whoever made the run, add --trust-code (in Python: trust_code=True)."

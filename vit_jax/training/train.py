@@ -87,7 +87,7 @@ def train(
       Stopped: the run was asked to stop and has saved its state.
     """
     config_lib.check(config)
-    plugins.give(value for _, value in config_lib.flatten(config))
+    plugins.give_own(value for _, value in config_lib.flatten(config))
     metric_writer.check_writers(config.report.writers)
     both = (
         coordinated_stop.watching(workdir, who),

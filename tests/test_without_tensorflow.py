@@ -82,6 +82,8 @@ for code, *command in (
      f"--workdir={{out}}-run"),
     (0, "train", "--config=vit_jax:quickstart", "--config.data.reader=python",
      "--config.length=1 steps", "--config.schedule.warmup=0 steps", f"--workdir={{out}}-run"),
+    (0, "predict", sys.argv[2], image), (0, "evaluate", sys.argv[2], f"--out={{out}}-evaluation"),
+    (0, "report", sys.argv[2], f"--out={{out}}-report.html"),
 ):
     print("command:", *command, file=sys.stderr)
     assert main(command) == code, command
@@ -90,12 +92,14 @@ assert not any(name.startswith("tensorflow.") for name in sys.modules)
 
 
 @pytest.mark.integration
-def test_commands_that_need_no_tensorflow_work_and_others_name_it(tmp_path):
+def test_commands_that_need_no_tensorflow_work_and_others_name_it(digits_run, tmp_path):
     pixels = np.random.default_rng(0).integers(0, 255, (64, 64, 3), np.uint8)
     Image.fromarray(pixels).save(tmp_path / "i.png")
     done = subprocess.run(
-        [sys.executable, "-c", COMMANDS, str(tmp_path)], capture_output=True, text=True, timeout=300
-    )
+        [sys.executable, "-c", COMMANDS, str(tmp_path), str(digits_run)], capture_output=True,
+        text=True, timeout=300,
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("TensorFlow is not installed") == 2, done.stderr
     assert "Traceback" not in done.stderr
+    assert "WARNING" not in done.stderr  # a report that lacks pictures says so

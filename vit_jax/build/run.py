@@ -276,7 +276,7 @@ def plain_pipeline(
     """Makes a pipeline that reads a split as evaluations do, or by the chain of another key."""
     images = images_lib.of(data)
     ops = preprocess.parse(key, chain or data.eval_ops, images.size, images.channels)
-    return readers.pipeline_of(data.reader)(
+    return readers.pipeline_of(readers.usable(data.reader))(
         split, ops, batch_size, 0, images.size, data.workers, data.prefetch,
         channels=images.channels,
     )  # fmt: skip

@@ -209,7 +209,7 @@ def _show(args: argparse.Namespace, workers: int) -> int:
     out = arguments.writable(args.out)
     source = _open(args)
     split = source.split("train" if "train" in source.splits else next(iter(source.splits)))
-    pipe = readers.pipeline_of(readers.present())(
+    pipe = readers.pipeline_of(readers.usable())(
         split, (), 1, args.seed, size, workers, prefetch=1, channels=channels, fields=None
     )
     spatial = set(SPATIAL) & set(pipe.field_names)

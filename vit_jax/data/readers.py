@@ -26,11 +26,11 @@ def pipeline_of(reader: ReaderName) -> "type[Pipeline]":
     Raises:
       NotInstalled: it is `tf`, and TensorFlow is not installed.
     """
-    if reader == "tf" and present() == "python":
+    if usable(reader) != reader:
         raise NotInstalled("TensorFlow")
     return plugins.resolve(READERS[reader])
 
 
-def present() -> ReaderName:
-    """Returns the reader to use where no configuration names one: `tf` if it is installed."""
-    return "tf" if importlib.util.find_spec("tensorflow") else "python"
+def usable(reader: ReaderName = "tf") -> ReaderName:
+    """Returns the reader to apply a model with: `python` for a `tf` that is not installed."""
+    return reader if importlib.util.find_spec("tensorflow") else "python"

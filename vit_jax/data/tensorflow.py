@@ -25,8 +25,8 @@ class NotInstalled(BadInput):
         super().__init__(
             f"{name} is not installed, which this needs. Install it with pip install "
             "'vit_jax[tf]'; see docs/versions.md for the versions of Python that it supports. "
-            "Training on digits and folders of images also works without it, with "
-            "--config.data.reader=python."
+            "Digits and folders, lists and tar files of images are also read without it: to train, "
+            "add --config.data.reader=python."
         )
 
 

@@ -148,7 +148,7 @@ class Model:
         ops = preprocess.parse(key, chain, self.size, self.channels)
         if not any(isinstance(op, decode.Decode) for op in ops):
             ops = (decode.Decode(channels=self.channels), *ops)
-        pipeline = readers.pipeline_of(images.get("reader") or readers.present())(
+        pipeline = readers.pipeline_of(readers.usable(images.get("reader", "tf")))(
             split, ops, self.batch_size, 0, self.size, workers, prefetch=2, channels=self.channels
         )
         return pipeline.evaluation

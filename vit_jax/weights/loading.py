@@ -25,6 +25,7 @@ from vit_jax.checkpoints.step_folders import FOLDER
 from vit_jax.config import frozen, plugins
 from vit_jax.config import images as images_lib
 from vit_jax.config import load as config_lib
+from vit_jax.data import readers
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.errors import BadInput, PeerLost
 from vit_jax.models import published, variants
@@ -362,7 +363,9 @@ def _reader(weights: Weights, size: tuple[int, int]) -> Preprocess:
     images = weights.images
     if weights.format == "run":
         ops = preprocess.parse("data.eval_ops", images["ops"], size, weights.channels)
-        return preprocessing.chain_reader(ops, images["mean"], images["std"], images["reader"])
+        return preprocessing.chain_reader(
+            ops, images["mean"], images["std"], readers.usable(images["reader"])
+        )
     if weights.format in ("npz", "big_vision"):
         return preprocessing.original_reader(*size, weights.channels)
     if not images:

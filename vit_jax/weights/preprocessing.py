@@ -173,7 +173,7 @@ def original_reader(height: int, width: int, channels: int = 3) -> Reader:
     from vit_jax.data.numpy_ops import decode as numpy_decode
     from vit_jax.data.numpy_ops import resize as numpy_resize
 
-    op, with_tf = decode.Decode(channels=channels), readers.present() == "tf"
+    op, with_tf = decode.Decode(channels=channels), readers.usable() == "tf"
 
     def one(name: str, content: bytes | np.ndarray) -> np.ndarray:
         image: Any = content

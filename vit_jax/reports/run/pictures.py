@@ -113,7 +113,7 @@ def _sheet(config: sections.Config, source: Source) -> bytes:
     ops, size = preprocess.parse("data.train_ops", chain, *shape), images.size
     if views := preprocess.parse_views("data.views", data.views, *shape):
         ops, size, chain = views[0].ops, views[0].size(size), data.views  # draws the first
-    pipe = readers.pipeline_of(data.reader)(
+    pipe = readers.pipeline_of(readers.usable(data.reader))(
         split, ops, 1, config.seed, size, data.workers, 1, data.bad_images,
         channels=images.channels,
     )  # fmt: skip

@@ -29,7 +29,7 @@ class Failing:
         self.reach("creation")
     def write(self, step, values):
         self.reach("write")
-    def close(self):
+    def close(self, failed):
         self.reach("close")
     def reach(self, place):
         if self.at == place:
@@ -60,13 +60,13 @@ def mine(tmp_path, monkeypatch):
     return workdir
 
 
-def write(workdir, writers, config=None):
+def write(workdir, writers, config=None, failed=False):
     """Writes three rows, as a run does; returns the seconds that the run waited."""
     start = time.monotonic()
     report = Report(workdir, step=0, writers=writers, config=config)
     for step in (1, 2, 3):
         report.row(step, {"train/loss": 1 / step, "val/examples": step})
-    report.close()
+    report.close(failed)
     return time.monotonic() - start
 
 
@@ -176,8 +176,8 @@ def records(content):
 def test_wandb_offline(mine, monkeypatch, caplog):
     installed("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")
-    for _ in range(2):  # the second start goes on with the same run
-        write(mine, ["wandb"], {"schedule.lr": 0.5})
+    for failed in (True, False):  # the second start goes on with the same run
+        write(mine, ["wandb"], {"schedule.lr": 0.5}, failed)
         time.sleep(1.1)  # W&B names the folders by the second
     assert not [line for line in caplog.messages if "the writer" in line]
     run = (mine / "wandb_run.txt").read_text().strip()
@@ -185,17 +185,20 @@ def test_wandb_offline(mine, monkeypatch, caplog):
     assert len(stores) == 2
     from wandb.proto import wandb_internal_pb2
 
-    for store in stores:
+    for store, exit_code in zip(stores, (1, 0), strict=True):
         losses, configured = {}, {}
         for data in records(store.read_bytes()):
             record = wandb_internal_pb2.Record.FromString(data)
+            if record.HasField("exit"):
+                assert record.exit.exit_code == exit_code
+                configured["exit"] = True
             row = {"/".join(i.nested_key) or i.key: i.value_json for i in record.history.item}
             if "train/loss" in row:
                 losses[int(row["step"])] = float(row["train/loss"])
             for item in record.run.config.update:
                 configured[item.key] = item.value_json
         assert losses == {1: 1.0, 2: 0.5, 3: pytest.approx(1 / 3)}
-        assert configured["schedule.lr"] == "0.5"
+        assert configured == configured | {"schedule.lr": "0.5", "exit": True}
 
 
 @pytest.mark.integration
@@ -220,14 +223,15 @@ def test_mlflow_in_a_local_database(mine, tmp_path, monkeypatch, caplog):
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     monkeypatch.setattr(metric_writer, "CLOSE_SECS", 120)
     config = dict(config_lib.flatten(config_lib.load("configs/quickstart.py")))
-    for _ in range(2):
-        write(mine, ["mlflow"], config)
+    for failed in (True, False):  # the second start goes on with the same run
+        write(mine, ["mlflow"], config, failed)
+        with sqlite3.connect(tmp_path / "mlflow.db") as database:
+            run = (mine / "mlflow_run.txt").read_text().strip()
+            assert database.execute("SELECT run_uuid, status FROM runs").fetchall() == [
+                (run, "FAILED" if failed else "FINISHED")
+            ]
     assert not [line for line in caplog.messages if "the writer" in line]
     with sqlite3.connect(tmp_path / "mlflow.db") as database:
-        run = (mine / "mlflow_run.txt").read_text().strip()
-        assert database.execute("SELECT run_uuid, status FROM runs").fetchall() == [
-            (run, "FINISHED")
-        ]
         rows = database.execute("SELECT step, value FROM metrics WHERE key = 'train/loss'")
         assert dict(rows.fetchall()) == {1: 1.0, 2: 0.5, 3: pytest.approx(1 / 3)}
         params = dict(database.execute("SELECT key, value FROM params").fetchall())

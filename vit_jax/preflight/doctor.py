@@ -36,6 +36,7 @@ from vit_jax.storage import files as storage
 LEAST_BYTES = 2**30
 QUICK_SECS = 20.0  # network storage may need some time
 IMPORT_SECS = 120.0  # importing TensorFlow on a busy machine, or starting a TPU, takes long
+_AGAIN = "install vit_jax again with pip"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,7 +102,7 @@ def run(checks: Mapping[str, tuple[Callable[[], list[Finding]], float]]) -> Iter
             findings[name] = check()
         except Exception as e:  # one broken check must not hide the others
             text = f"the check failed ({type(e).__name__}: {e})"
-            fix = "pip install -e ." if isinstance(e, ImportError) else "mend what it names"
+            fix = _AGAIN if isinstance(e, ImportError) else "mend what it names"
             findings[name] = [Finding(name, text, fix)]
 
     threads = {
@@ -181,7 +182,7 @@ def packages(folders: Sequence[str] | None = None) -> list[Finding]:
         installed.setdefault(_normal(dist.metadata["Name"] or ""), dist)
     if "vit-jax" not in installed:
         text = "vit_jax is not installed, so its requirements are not known"
-        return [Finding("packages", text, "pip install -e . in its folder")]
+        return [Finding("packages", text, "pip install -e . in the folder of its pyproject.toml")]
     version, bounds = platform.python_version(), installed["vit-jax"].metadata["Requires-Python"]
     fits = SpecifierSet(bounds or "").contains(version, prereleases=True)
     fix = "" if fits else f"install Python {bounds} and vit_jax into it"
@@ -257,7 +258,7 @@ def _advice(wanted: str, present: Sequence[str], env: Mapping[str, str], error: 
     if wanted == "tpu" and error:
         advice.append("end the process that holds the TPU; on a pod, run this on all hosts at once "
                       "(gcloud ... --worker=all)")  # fmt: skip
-    advice.append(detect.extra(wanted) if wanted != "cpu" else "pip install -e .")
+    advice.append(detect.extra(wanted) if wanted != "cpu" else _AGAIN)
     return "; or ".join(advice)
 
 
@@ -288,7 +289,7 @@ def tensorflow() -> list[Finding]:
     try:
         version, seen, usable = call("vit_jax.data.tensorflow:accelerators", IMPORT_SECS, own)
     except Failed as e:
-        return [Finding("tensorflow", f"cannot be imported, {e}", "pip install -e .")]
+        return [Finding("tensorflow", f"cannot be imported, {e}", _AGAIN)]
     if not seen and not usable:
         return [Finding("tensorflow", f"{version}, sees no accelerator")]
     text = f"{version} sees {', '.join(seen or usable)}, whose memory and libraries are jax's"

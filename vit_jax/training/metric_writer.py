@@ -67,8 +67,8 @@ class Writer(Protocol):
     def write(self, step: int, values: Mapping[str, float | int]) -> None:
         """Writes the metrics of a step; a step may come several times, with other metrics."""
 
-    def close(self) -> None:
-        """Flushes and closes; called once, after the last row."""
+    def close(self, failed: bool) -> None:
+        """Flushes and closes; called once, after the last row, also of a run that did not end."""
 
 
 def check_writers(names: Iterable[str]) -> None:
@@ -103,7 +103,7 @@ class TensorBoard:
     def write(self, step: int, values: Mapping[str, float | int]) -> None:
         self._writer.write_scalars(step, dict(values))
 
-    def close(self) -> None:
+    def close(self, failed: bool) -> None:
         self._writer.close()
 
 
@@ -122,7 +122,7 @@ class _Background:
     def __init__(self, name: str, workdir: Path, config: Mapping[str, Any]):
         self._name, self._arguments = name, (workdir, dict(config))
         self._rows: queue.Queue[tuple[int, dict[str, float | int]] | None] = queue.Queue()
-        self._lock, self._failed = threading.Lock(), False
+        self._lock, self._failed, self._run_failed = threading.Lock(), False, False
         with self._surviving():  # here, because imports by two threads can wait for each other
             if name == "tensorboard" and importlib.util.find_spec("tensorflow") is None:
                 self._give_up("needs TensorFlow: pip install 'vit_jax[tf]'")
@@ -139,8 +139,9 @@ class _Background:
         if not self._failed:
             self._rows.put((step, dict(values)))
 
-    def close(self) -> None:
+    def close(self, failed: bool) -> None:
         """Waits until all rows are written and the writer is closed, but not for ever."""
+        self._run_failed = failed
         self._rows.put(None)
         self._thread.join(1.0 if self._failed else CLOSE_SECS)
         if self._thread.is_alive():
@@ -157,7 +158,7 @@ class _Background:
             writer = self._make(*self._arguments)
             while (row := self._rows.get()) is not None and not self._failed:
                 writer.write(*row)
-            writer.close()
+            writer.close(self._run_failed)
 
     @contextlib.contextmanager
     def _surviving(self) -> Iterator[None]:
@@ -271,13 +272,13 @@ class Report:
             console.show()
             self._line_open = False
 
-    def close(self) -> None:
-        """Flushes and closes all outputs."""
+    def close(self, failed: bool = False) -> None:
+        """Flushes and closes all outputs; `failed` tells writers that the run did not end."""
         self.end_line()
         if self._file:
             self._file.close()
         for writer in self._writers:
-            writer.close()
+            writer.close(failed)
 
 
 class Throughput:

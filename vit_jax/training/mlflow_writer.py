@@ -39,10 +39,10 @@ class MLflow:
         known = self._client.get_experiment_by_name(name)
         experiment = known.experiment_id if known else self._client.create_experiment(name)
         self._run = self._client.create_run(experiment, run_name=workdir.name).info.run_id
-        storage.write(file, self._run + "\n")
         params = (Param(key, str(value)[:_MOST_CHARACTERS]) for key, value in config.items())
         for part in _parts(params):
             self._client.log_batch(self._run, params=part)
+        storage.write(file, self._run + "\n")  # last: a run without parameters is not continued
 
     def write(self, step: int, values: Mapping[str, float | int]) -> None:
         """Logs a row."""
@@ -50,9 +50,9 @@ class MLflow:
         metrics = [Metric(key, float(value), now, step) for key, value in values.items()]
         self._client.log_batch(self._run, metrics=metrics)
 
-    def close(self) -> None:
+    def close(self, failed: bool) -> None:
         """Ends the run."""
-        self._client.set_terminated(self._run)
+        self._client.set_terminated(self._run, "FAILED" if failed else "FINISHED")
 
 
 def _parts(params: Iterator[Param]) -> Iterator[list[Param]]:

@@ -168,7 +168,7 @@ def run_in(workdir: Path, run: build.Run, weights: "Fitted | None") -> dict[str,
                 config=dict(config_lib.flatten(config)),
                 write=coordination.is_first(),
             )
-            stack.callback(report.close)
+            stack.push(lambda error, *_: report.close(failed=error is not None))
             if step < run.program.steps.total:
                 state = loop(run, state, step, checkpoints, report, workdir)
             return finish(run, state, checkpoints, report, workdir)

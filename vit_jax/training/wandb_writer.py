@@ -48,6 +48,6 @@ class WeightsAndBiases:
         """Logs a row."""
         self._run.log({"step": step, **values})
 
-    def close(self) -> None:
+    def close(self, failed: bool) -> None:
         """Ends the run after its upload."""
-        self._run.finish()
+        self._run.finish(exit_code=int(failed))

@@ -59,7 +59,7 @@ def test_a_run_replaces_its_own_row_and_no_other(matrix):
 )
 def test_counts_are_those_of_the_last_line(matrix, tmp_path, said, code, counts):
     (tmp_path / "bin").mkdir()
-    program = tmp_path / "bin" / "python"
+    program = tmp_path / "bin" / "pytest"
     program.write_text(f"#!{shutil.which('sh')}\necho 1 passed\necho '{said}'\nexit {code}\n")
     program.chmod(0o755)
     assert matrix.test(str(tmp_path), [])[:2] == (counts, code)

@@ -364,7 +364,7 @@ def _reader(weights: Weights, size: tuple[int, int]) -> Preprocess:
     if weights.format == "run":
         ops = preprocess.parse("data.eval_ops", images["ops"], size, weights.channels)
         return preprocessing.chain_reader(
-            ops, images["mean"], images["std"], readers.usable(images["reader"])
+            ops, images["mean"], images["std"], readers.usable(images.get("reader", "tf"))
         )
     if weights.format in ("npz", "big_vision"):
         return preprocessing.original_reader(*size, weights.channels)

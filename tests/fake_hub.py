@@ -27,11 +27,12 @@ class Hub:
       gated: repositories that ask for consent.
       read_only: repositories that the token may not change.
       asked: (method, path) of all requests.
+      created: what was asked about repositories to make.
     """
 
     def __init__(self):
         self.files, self.gated, self.read_only, self.asked, self.large = {}, set(), set(), [], {}
-        self.messages = []
+        self.messages, self.created = [], []
 
     def fetched(self):
         """The paths whose contents were sent."""
@@ -96,6 +97,7 @@ def _handler(hub):
             api = re.fullmatch(r"/api/models/([\w.-]+/[\w.-]+)/(preupload|commit)/main", self.path)
             if self.path == "/api/repos/create":
                 asked = json.loads(content)
+                hub.created.append(asked)
                 name = f"{asked.get('organization')}/{asked['name']}"
                 return self.answer(200, {"url": f"http://{self.headers['Host']}/{name}"})
             if self.path == "/api/validate-yaml":

@@ -22,7 +22,7 @@ INTRODUCTION = """\
 # Plans of the paper's pre-training recipes
 
 These tables show the output of `vit_jax plan` for every recipe of `configs/pretrain.py`. Use them to see whether a recipe
-fits a TPU and what it costs at least. To make such a plan yourself (`pip install -e '.[plan]'`; no TPU needed):
+fits a TPU and what it costs at least. To make such a plan yourself (`pip install 'vit_jax[plan]'`; no TPU needed):
 
 ```console
 vit_jax plan --config=configs/pretrain.py:model=L/16,dataset=jft,epochs=7 --accelerator=v3-512

@@ -242,6 +242,13 @@ def test_push_uploads_and_the_name_loads(hub, digits_run, capsys, monkeypatch):
     (message,) = hub.messages
     assert message.startswith("Weights of step ")
     np.testing.assert_allclose(apply("hf:someone/new"), apply(digits_run), atol=1e-5)
+    code, _, said = model_commands.command(
+        capsys, "push", digits_run, "someone/hidden", "--private"
+    )
+    assert code == 0, said
+    assert [(asked["name"], asked["visibility"]) for asked in hub.created] == [
+        ("new", "public"), ("hidden", "private"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

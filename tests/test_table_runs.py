@@ -368,6 +368,12 @@ def claim(test="above", margin=0.0, terms=((1.0, "a", "m"), (-1.0, "b", "m")), s
     return Claim("hour", "a beats b", terms, test, margin, "points", seeds)
 
 
+@pytest.mark.parametrize("field", [{"margin": -1.0}, {"seeds": 1}, {"test": "over"}])
+def test_a_claim_that_no_run_could_settle_is_refused(field):
+    with pytest.raises(BadInput, match="claim"):
+        claim(**field)
+
+
 def rows(a, b=None):
     return {("a", "m"): dict(enumerate(a)), ("b", "m"): dict(enumerate(b or [0.0] * len(a)))}
 

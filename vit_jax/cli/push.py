@@ -24,6 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--license", default="", metavar="ID", help="licence of the weights, e.g. apache-2.0"
     )
+    parser.add_argument(
+        "--private", action="store_true", help="make a missing repository for its owner alone"
+    )
     parser.set_defaults(image_size="0", patch=0, heads=0)
 
 
@@ -37,7 +40,9 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         hub.check_upload(args.name)
         with tempfile.TemporaryDirectory() as folder:
             step = write(args, Path(folder))
-            print(f"uploaded: {hub.upload(Path(folder), args.name, f'Weights of step {step}')}")
+            message = f"Weights of step {step}"
+            address = hub.upload(Path(folder), args.name, message, private=args.private)
+            print(f"uploaded: {address}")
         return 0
     if storage.is_remote(args.out):
         raise BadInput(f"--out={args.out} is in a bucket; write to a disk.")

@@ -76,15 +76,17 @@ def check_upload(repository: str) -> None:
         )
 
 
-def upload(folder: Path, repository: str, message: str) -> str:
+def upload(folder: Path, repository: str, message: str, *, private: bool) -> str:
     """Uploads the files of a folder as one commit; returns its address.
+
+    A repository that does not exist is made, for its owner alone if `private` is True.
 
     Raises:
       BadInput: the account may not write there, or the hub does not answer.
     """
     api = _hub().HfApi()
     with _explained(repository, repository):
-        api.create_repo(repository, exist_ok=True)
+        api.create_repo(repository, private=private, exist_ok=True)
         commit = api.upload_folder(repo_id=repository, folder_path=folder, commit_message=message)
     return str(commit.commit_url)
 

@@ -22,7 +22,7 @@ from typing import Literal, get_args
 
 from scipy import special
 
-from vit_jax.errors import unknown
+from vit_jax.errors import BadInput, unknown
 
 LEVEL = 0.05  # of all claims of an execution together
 
@@ -56,6 +56,8 @@ class Claim:
     def __post_init__(self):
         if self.test not in get_args(Test):
             raise unknown("test of a claim", self.test, get_args(Test))
+        if self.margin < 0 or self.seeds < 2:
+            raise BadInput(f"{self.claim}: a claim has a margin of 0 or more, and 2 or more seeds.")
 
     @property
     def criterion(self) -> str:

@@ -5,6 +5,7 @@
 
 import atexit
 import fcntl
+import gc
 import importlib.metadata
 import os
 import signal
@@ -54,6 +55,16 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # A line of a program that fails if a backend of jax has started: jax then refuses this setting.
 NO_BACKEND = "import jax; jax.config.update('jax_num_cpu_devices', 1)"
+
+
+def pytest_collection_finish():
+    """Collects garbage less often: tracing allocates much, nearly all of which is used on.
+
+    By Python's thresholds every tenth second of a model's tests goes into looking for cycles.
+    """
+    gc.collect()
+    gc.freeze()  # modules and tests, which stay to the end
+    gc.set_threshold(20_000, 20, 20)
 
 
 @pytest.fixture(autouse=True)

@@ -50,10 +50,11 @@ def assert_same(cfg):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"pool": "gap", "drop_path": 0.4, "dropout": 0.1, "attention_dropout": 0.1},
-        {"dropout": 0.1, "attention_dropout": 0.1, "posemb": "relative", "registers": 1},
+        {"depth": 2, "pool": "gap", "drop_path": 0.4, "dropout": 0.1, "attention_dropout": 0.1},
+        {"depth": 2, "dropout": 0.1, "attention_dropout": 0.1, "posemb": "relative"}
+        | {"registers": 1},
         {"pool": "map", "posemb_at": "every", "remat": "full", "drop_path": 0.4},
-        {"posemb_at": "shared", "attention": "fused", "remat": "query,mlp_up"},
+        {"depth": 2, "posemb_at": "shared", "attention": "fused", "remat": "query,mlp_up"},
     ],
     ids=str,
 )

@@ -18,6 +18,10 @@ import pytest
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
+# Tracing allocates much, nearly all of which is used on: by Python's thresholds every tenth second
+# of a model's tests goes into looking for garbage.
+gc.set_threshold(20_000, 20, 20)
+
 _cache = tempfile.TemporaryDirectory(prefix="vit_jax_tests_")
 atexit.register(_cache.cleanup)
 # Programs that several tests compile are kept; workers of pytest-xdist share the controller's.
@@ -58,13 +62,9 @@ NO_BACKEND = "import jax; jax.config.update('jax_num_cpu_devices', 1)"
 
 
 def pytest_collection_finish():
-    """Collects garbage less often: tracing allocates much, nearly all of which is used on.
-
-    By Python's thresholds every tenth second of a model's tests goes into looking for cycles.
-    """
+    """Leaves modules and tests, which stay to the end, out of every search for garbage."""
     gc.collect()
-    gc.freeze()  # modules and tests, which stay to the end
-    gc.set_threshold(20_000, 20, 20)
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

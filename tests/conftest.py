@@ -5,6 +5,7 @@
 
 import atexit
 import fcntl
+import gc
 import importlib.metadata
 import os
 import signal
@@ -16,6 +17,10 @@ import pytest
 # A shell in the background or nohup ignores signals, and so would every process of the tests.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+# Tracing allocates much, nearly all of which is used on: by Python's thresholds every tenth second
+# of a model's tests goes into looking for garbage.
+gc.set_threshold(20_000, 20, 20)
 
 _cache = tempfile.TemporaryDirectory(prefix="vit_jax_tests_")
 atexit.register(_cache.cleanup)
@@ -54,6 +59,12 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 # A line of a program that fails if a backend of jax has started: jax then refuses this setting.
 NO_BACKEND = "import jax; jax.config.update('jax_num_cpu_devices', 1)"
+
+
+def pytest_collection_finish():
+    """Leaves modules and tests, which stay to the end, out of every search for garbage."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

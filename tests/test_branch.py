@@ -3,6 +3,7 @@
 
 """Branches: runs that begin with the whole state of a step of another run."""
 
+import functools
 import json
 import re
 import shlex
@@ -26,7 +27,8 @@ from vit_jax.cli import main
 from vit_jax.config import load as config_lib
 from vit_jax.config import provenance
 from vit_jax.errors import BadInput
-from vit_jax.reports.run import history, single
+from vit_jax.reports.run import history, make, single
+from vit_jax.reports.run.pictures import Pictures
 from vit_jax.storage import files as storage
 from vit_jax.storage.jsonl import read_rows
 from vit_jax.training import branch, train
@@ -64,6 +66,7 @@ def cooled(parent, tmp_path_factory):
     workdir = tmp_path_factory.mktemp("cooled") / "run"
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(parent.parent)
+        patch.setattr(make.pictures, "draw", lambda *_: Pictures(None, (), ()))  # no figures
         assert begin(parent.name, 8, workdir, *COOLED, "--config.report.page=true") == 0
     return workdir
 
@@ -210,6 +213,14 @@ def test_jump_of_the_rate_is_allowed_and_logged(parent, tmp_path, monkeypatch, c
 # ---------------------------------------------------------------- what may change
 
 
+@functools.lru_cache
+def state_form(words):
+    """Returns the configuration of the quickstart with changes, and the form of its state."""
+    config = config_lib.load(QUICKSTART, list(words))
+    state = program.make(config, classes=10, examples=1280).abstract
+    return config, jax.tree.map(lambda x: (x.shape, x.dtype), state)
+
+
 @pytest.mark.parametrize(
     "changes",
     [
@@ -226,13 +237,8 @@ def test_jump_of_the_rate_is_allowed_and_logged(parent, tmp_path, monkeypatch, c
 @pytest.mark.parametrize("name", ["adamw", "sgd", "adafactor", "lamb"])
 def test_settings_that_may_change_leave_the_form_of_the_state(name, changes):
     """Its empty parts too: orbax refuses a tree with others."""
-    both = []
     common = (*TINY, f"--config.optimizer.name={name}", "--config.skip_non_finite=2")
-    for more in ((), changes):
-        config = config_lib.load(QUICKSTART, [*common, *more])
-        state = program.make(config, classes=10, examples=1280).abstract
-        both.append((config, jax.tree.map(lambda x: (x.shape, x.dtype), state)))
-    (old, form), (new, other) = both
+    (old, form), (new, other) = state_form(common), state_form((*common, *changes))
     differences = config_lib.differences(old, new)
     assert len({key for key, *_ in differences} - {"schedule.step.drops"}) >= 2
     assert all(branch.may_change(*row) for row in differences), differences

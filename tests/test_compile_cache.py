@@ -19,8 +19,9 @@ from vit_jax.storage import cache
 def restored(monkeypatch):
     monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
     before = jax.config.jax_persistent_cache_min_compile_time_secs
+    folder = jax.config.jax_compilation_cache_dir or ""  # of all tests, which go on with it
     yield
-    cache.keep_compiled("", "cpu")
+    cache.keep_compiled(folder, "cpu")
     jax.config.update("jax_persistent_cache_min_compile_time_secs", before)
 
 

@@ -224,8 +224,8 @@ def test_cutout_fills_a_square_about_a_pixel(level, half, y, x):
 
 def test_one_seed_is_one_image_and_many_seeds_are_many():
     image = smooth_noise(24, 30)
-    once, again = many("randaug(2, 1)", image, 60), many("randaug(2, 1)", image, 60)
-    assert (once == again).all()
+    once, again = many("randaug(2, 1)", image, 60), many("randaug(2, 1)", image, 15)
+    assert (once[:15] == again).all()
     assert len({result.tobytes() for result in once}) > 35
 
 

@@ -109,7 +109,11 @@ def test_what_the_paper_does_not_have_is_refused(text, parts):
 
 
 @pytest.mark.parametrize(
-    "model", ["B/16", *(pytest.param(m, marks=pytest.mark.slow) for m in ("R50+B/16", "BiT-R50x1"))]
+    "model",
+    [
+        pytest.param("B/16", marks=pytest.mark.integration),
+        *(pytest.param(m, marks=pytest.mark.slow) for m in ("R50+B/16", "BiT-R50x1")),
+    ],
 )
 def test_a_recipe_takes_a_step_anywhere(model, tmp_path):
     narrow = {"B/16": ["width=16", "depth=1", "mlp=16", "heads=2"], "BiT-R50x1": []}

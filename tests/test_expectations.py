@@ -11,6 +11,7 @@ import pytest
 from configs import pretrain, transfer
 from vit_jax import paper
 from vit_jax.config import load as config_lib
+from vit_jax.config import provenance
 from vit_jax.paper import augreg, pretraining, results, vtab
 from vit_jax.reports import summary
 
@@ -162,3 +163,16 @@ def test_a_verdict_names_the_source_without_an_empty_place():
         "test/top1: measured 0.9860, expected 0.9879 +- 0.0050 (arXiv:2010.11929, Table 5: "
         "98.79 %): -0.0019, within the tolerance"
     )
+
+
+def test_a_verdict_names_what_was_changed_in_the_recipe():
+    spec, keys = (
+        "configs/quickstart.py",
+        ("length=9 steps", "seed=3", "model.depth=3", "mesh.data=1"),
+    )
+    recipe = provenance.recipe(spec, [f"--config.{key}" for key in keys])
+    changed = provenance.changed(recipe, config_lib.load(spec, recipe.overrides))
+    assert changed == ["length"]  # three layers are the recipe's own
+    expected = config_lib.load(spec).expected
+    text = summary.verdict({"test": {"top1": 0.5}}, expected, changed)
+    assert text.endswith("BELOW the tolerance; the expectation is for other values of length")

@@ -96,11 +96,17 @@ def _run(args: argparse.Namespace, rest: list[str]) -> int:
     recipe = provenance.recipe(args.config, overrides)
     results = train.train(config, storage.workdir(args.workdir), who, recipe)
     if not isinstance(who, ProcessIdentity) or who.index == 0:
-        _show(results, config.expected, args)
+        changed = provenance.changed(recipe, config) if recipe else []
+        _show(results, config.expected, changed, args)
     return 0
 
 
-def _show(results: dict[str, Any], expected: "sections.Expected", args: argparse.Namespace) -> None:
+def _show(
+    results: dict[str, Any],
+    expected: "sections.Expected",
+    changed: list[str],
+    args: argparse.Namespace,
+) -> None:
     """Prints the summary; the results may come from a file of an earlier start.
 
     Raises:
@@ -109,7 +115,7 @@ def _show(results: dict[str, Any], expected: "sections.Expected", args: argparse
     from vit_jax.reports import summary as summary_lib
 
     try:
-        text = summary(results, expected, args)
+        text = summary(results, expected, changed, args)
     except (KeyError, TypeError, ValueError, AttributeError) as e:
         raise BadInput(
             f"{storage.path(args.workdir) / summary_lib.RESULTS_FILE} is damaged: it does not hold "
@@ -120,7 +126,10 @@ def _show(results: dict[str, Any], expected: "sections.Expected", args: argparse
 
 
 def summary(
-    results: dict[str, Any], expected: "sections.Expected", args: argparse.Namespace
+    results: dict[str, Any],
+    expected: "sections.Expected",
+    changed: list[str],
+    args: argparse.Namespace,
 ) -> str:
     """Returns the summary for people: results, where files are, and the next command."""
     from vit_jax.config import recipes
@@ -142,7 +151,7 @@ def summary(
         "",
         summary_lib.results_table(results),
         "",
-        summary_lib.verdict(results, expected),
+        summary_lib.verdict(results, expected, changed),
         f"checkpoint  {workdir / results['checkpoint']}",
         f"metrics     {jsonl.rows_path(workdir / jsonl.METRICS_FILE)}{curves}",
         f"results     {workdir / summary_lib.RESULTS_FILE}",

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from vit_jax.config import load as config_lib
-from vit_jax.config import recipes
+from vit_jax.config import recipes, sections
 from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
 
 FILE = "origin.json"
 OTHER = "other"  # see `Origin`
+_PLACES = ("seed", "init", "data.source")  # keys that a user must often set
 # Packages that can affect a run's numbers; the versions of the installed ones are recorded.
 _PACKAGES = (
     "vit_jax", "jax", "jaxlib", "libtpu", "jax-cuda12-plugin", "jax-cuda13-plugin", "flax", "optax",
@@ -85,6 +86,26 @@ def recipe(spec: str, overrides: Sequence[str]) -> Recipe | None:
     except BadInput:  # the recipe is not valid without its overrides
         return None
     return Recipe(spec, tuple(overrides), dict(config_lib.flatten(alone)))
+
+
+def changed(recipe: Recipe, config: sections.Config) -> list[str]:
+    """Returns the keys whose override gives a run other results than the recipe describes.
+
+    Seeds, and the places of data and weights, do not count.
+    """
+    given = {key: _as_json(x) for key, x in config_lib.flatten(config)}
+    keys = (one.removeprefix("--config.").partition("=")[0] for one in recipe.overrides)
+    return [
+        key
+        for key in dict.fromkeys(keys)
+        if key in given and key not in _PLACES
+        and (declared := sections.find(key)) and declared.key.effect == "results"
+        and given[key] != _as_json(recipe.values.get(key))
+    ]  # fmt: skip
+
+
+def _as_json(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
 def write(

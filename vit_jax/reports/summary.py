@@ -8,7 +8,7 @@ Start from `results_table`.
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -98,8 +98,13 @@ def written(metric: str, value: float | None) -> str:
     return f"{value:.2%}" if is_share else f"{value:.4f}"
 
 
-def verdict(results: Mapping[str, Any], expected: sections.Expected) -> str:
-    """Compares results with the recipe's expectation, in one line; "" if it expects nothing."""
+def verdict(
+    results: Mapping[str, Any], expected: sections.Expected, changed: Sequence[str] = ()
+) -> str:
+    """Compares results with the recipe's expectation, in one line; "" if it expects nothing.
+
+    It names the keys of the recipe that were `changed`, see `provenance.changed`.
+    """
     split, _, name = expected.metric.partition("/")
     measured = results.get(split, {}).get(name) if expected.metric else None
     if measured is None:
@@ -111,6 +116,7 @@ def verdict(results: Mapping[str, Any], expected: sections.Expected) -> str:
         f"{expected.metric}: measured {measured:.4f}, expected {expected.value:.4f} +- "
         f"{expected.tolerance:.4f} ({origin}): "
         f"{gap:+.4f}, {place} the tolerance"
+        f"{'; the expectation is for other values of ' if changed else ''}{', '.join(changed)}"
     )
 
 

@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from vit_jax import console
-from vit_jax.config import images, sections, validation
+from vit_jax.config import images, provenance, sections, validation
 from vit_jax.data.pipeline import skipped_images
 from vit_jax.reports import pages, summary
 from vit_jax.reports.run import curves
@@ -83,7 +83,9 @@ def _saved(run: History) -> int:
 
 def verdict(run: History) -> str:
     """Compares measured with expected results, in a line; "" if either is missing."""
-    return summary.verdict(run.evaluations, run.config.expected)
+    recipe = run.origin.recipe
+    changed = provenance.changed(recipe, run.config) if recipe else []
+    return summary.verdict(run.evaluations, run.config.expected, changed)
 
 
 def _pixels(data: sections.Data) -> str:

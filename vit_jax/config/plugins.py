@@ -123,15 +123,13 @@ def _texts(values: Iterable[object]) -> Iterator[str]:
 @contextlib.contextmanager
 def trusting(trust_code: bool) -> Iterator[None]:
     """Makes `find` accept every name inside the block if `trust_code` is True."""
-    before = os.environ.get(_TRUSTED)
+    before = os.environ.get(_TRUSTED, "")
     if trust_code:
         os.environ[_TRUSTED] = _ALL
     try:
         yield
     finally:
-        if trust_code and before is None:
-            del os.environ[_TRUSTED]
-        elif trust_code:
+        if trust_code:
             os.environ[_TRUSTED] = before
 
 

@@ -16,6 +16,7 @@ from opened_sources import opened
 
 from vit_jax.data import readers
 from vit_jax.data.numpy_ops import chain as numpy_chain
+from vit_jax.data.numpy_ops import decode as numpy_decode
 from vit_jax.data.ops import chain
 from vit_jax.data.python_reader import pool
 from vit_jax.data.splits import split as splits_lib
@@ -116,6 +117,27 @@ def test_bad_images_end_the_run_or_are_replaced_by_the_next(tmp_path):
     assert sorted(python.skipped) == sorted(tf.skipped)
     assert len(python.skipped) == 4
     same(tf.probe(), python.probe())
+
+
+def test_a_bad_image_in_several_batches_that_are_read_at_once_has_one_replacement(tmp_path):
+    split = opened(f"folder:{folder(tmp_path, 2)}").split("train")
+    tf, python = pipes(split, bad_images="skip", prefetch=6)  # 42 images, more than two epochs
+    whole = list(python.train(0, 10))
+    for expected, made in zip(tf.train(0, 10), whole, strict=True):
+        same(expected, made)
+    assert python.skipped == tf.skipped
+    for a, b in zip(whole[5:], python.train(5, 10), strict=True):
+        assert np.array_equal(a["image"], b["image"])
+
+
+def test_each_of_many_bad_images_is_decoded_a_few_times(tmp_path, monkeypatch):
+    split = opened(f"folder:{folder(tmp_path, *range(0, 18, 2))}").split("train")
+    decoded, pixels = [], numpy_decode.pixels
+    monkeypatch.setattr(numpy_decode, "pixels", lambda *args: decoded.append(args) or pixels(*args))
+    _, pipe = pipes(split, bad_images="skip")
+    list(pipe.train(0, 6))
+    assert len(pipe.skipped) == 9
+    assert len(decoded) <= 3 * 9  # replaced and, for each row of a batch that fails, decoded
 
 
 def test_a_file_that_is_gone_or_too_small_is_named(tmp_path):

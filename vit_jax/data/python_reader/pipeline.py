@@ -29,7 +29,7 @@ from vit_jax.data.python_reader import pool, worker
 from vit_jax.data.python_reader.rows import Arrays, Recipe
 from vit_jax.data.splits import order
 from vit_jax.data.splits.split import NumpyFields, Split
-from vit_jax.errors import BadInput
+from vit_jax.errors import BadInput, StoreLost
 
 _PARTS = 4  # messages for each worker and batch, so that all end at about the same time
 
@@ -195,6 +195,7 @@ class _Reader:
         Raises:
           BadInput: an image cannot be read or does not go through the chain, or it cannot be
             decoded and such examples are not skipped.
+          StoreLost: the object store does not answer.
         """
         for failure in sorted(failures, key=lambda one: one.row):
             self._repair(failure, batch, arrays)
@@ -223,6 +224,8 @@ class _Reader:
                 f"{name} does not go through {self._pipe._names()}: {reason}. Remove or replace "
                 "the image, or change the chain."
             )
+        if kind == "store":
+            return StoreLost(reason)
         return BadInput(reason) if kind == "input" else RuntimeError(f"{name}: {reason}")
 
 

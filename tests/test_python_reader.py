@@ -18,10 +18,9 @@ from vit_jax.data import readers
 from vit_jax.data.numpy_ops import chain as numpy_chain
 from vit_jax.data.numpy_ops import decode as numpy_decode
 from vit_jax.data.ops import chain
-from vit_jax.data.python_reader import pool
 from vit_jax.data.splits import split as splits_lib
 from vit_jax.data.splits import windows
-from vit_jax.errors import BadInput, RunFailed
+from vit_jax.errors import BadInput
 
 
 def pipes(split, ops="decode|resize({size})", size=(8, 8), channels=3, views="", **changes):
@@ -149,6 +148,13 @@ def test_a_file_that_is_gone_or_too_small_is_named(tmp_path):
         list(pipes(split)[1].evaluation())
 
 
+def test_a_blur_of_files_stands_after_an_op_that_sets_the_size(tmp_path):
+    split = opened(f"folder:{folder(tmp_path)}").split("train")
+    for pipe in pipes(split, "decode|gaussian_blur|resize({size})"):
+        with pytest.raises(BadInput, match=r"put it after an op that sets the size, e\.g\."):
+            pipe.probe()
+
+
 def test_what_only_tensorflow_does_is_one_message():
     digits = opened("digits").split("train")
     alone = splits_lib.Split(splits_lib.Table(4, lambda row: f"x/{row}", lambda: None), range(4))
@@ -170,21 +176,6 @@ def test_what_only_tensorflow_does_is_one_message():
 
 
 # ---------------------------------------------------------------- processes
-
-
-def test_a_dead_worker_is_an_error_that_names_its_image_and_ends_the_others(tmp_path):
-    split = opened(f"folder:{folder(tmp_path)}").split("train")
-    _, pipe = pipes(split, "decode|resize(1000)|resize({size})")  # takes some 100 ms an image
-    batches = pipe.train(0, 100)
-    next(batches)
-    processes = [one.process for one in pool.shared()._workers]
-    while not pool.shared()._places[0, 0]:  # the number of the job that the first worker is at
-        time.sleep(0.001)
-    processes[0].kill()
-    with pytest.raises(RunFailed, match=r"ended by signal 9 at [ab]/\d\d.jpg.*data.workers"):
-        list(batches)
-    assert [process.wait(10) for process in processes] == [-9] * len(processes)
-    next(pipes(split)[1].train(0, 1))  # others are started
 
 
 _READ = """

@@ -18,6 +18,7 @@ from vit_jax.data import readers
 from vit_jax.data.numpy_ops import chain as numpy_chain
 from vit_jax.data.numpy_ops import decode as numpy_decode
 from vit_jax.data.ops import chain
+from vit_jax.data.python_reader import pool
 from vit_jax.data.splits import split as splits_lib
 from vit_jax.data.splits import windows
 from vit_jax.errors import BadInput
@@ -127,6 +128,24 @@ def test_a_bad_image_in_several_batches_that_are_read_at_once_has_one_replacemen
     assert python.skipped == tf.skipped
     for a, b in zip(whole[5:], python.train(5, 10), strict=True):
         assert np.array_equal(a["image"], b["image"])
+
+
+def test_a_dead_worker_would_be_at_the_replacement(tmp_path, monkeypatch):
+    split = opened(f"folder:{folder(tmp_path, 2)}").split("train")
+    names, begin = [], pool.Job.__init__
+
+    def begun(job, *args):
+        names.append(args[-1])
+        begin(job, *args)
+
+    monkeypatch.setattr(pool.Job, "__init__", begun)
+    _, pipe = pipes(split, batch_size=18, workers=1, bad_images="skip")
+    batches = pipe.train(0, 9)
+    for _ in range(3):
+        next(batches)
+    read = [names[0](3 * 4, row) for row in range(18)]  # each batch has four messages
+    expected = [split.name(index) for index in range(18) if split.name(index) != "a/02.jpg"]
+    assert sorted(read) == sorted([*expected, "a/04.jpg"])
 
 
 def test_each_of_many_bad_images_is_decoded_a_few_times(tmp_path, monkeypatch):

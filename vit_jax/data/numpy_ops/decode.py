@@ -68,7 +68,7 @@ def pixels(op: ops.Decode, content: bytes) -> np.ndarray:
 
 
 def decode(op: ops.Decode, image: bytes | np.ndarray, _: Seed = (0, 0)) -> np.ndarray:
-    """Applies `decode`."""
+    """Applies `decode` to the bytes of a file or to uint8 [H, W, C]; returns uint8 [H, W, C]."""
     if isinstance(image, bytes):
         return pixels(op, image)
     own = image.shape[-1]

@@ -55,7 +55,13 @@ class Recipe:
         return sum(map(math.prod, self.shapes().values()))
 
     def arrays(self, buffer: memoryview | bytearray, start: int, rows: int) -> Arrays:
-        """Returns the views of some rows, as arrays that share memory from byte `start` on."""
+        """Returns the views of some rows, uint8 [rows, (count,) H, W, C]; they share the memory.
+
+        Args:
+          buffer: the memory.
+          start: the byte where they begin.
+          rows: the number of rows.
+        """
         arrays = {}
         for name, shape in self.shapes().items():
             size = rows * math.prod(shape)

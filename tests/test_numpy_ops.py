@@ -3,6 +3,7 @@
 
 """Ops without TensorFlow do what the ops with it do, with the same random numbers."""
 
+import contextlib
 import csv
 import functools
 import io
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 from vit_jax.data.numpy_ops import chain as numpy_chain
 from vit_jax.data.numpy_ops import decode as numpy_decode
-from vit_jax.data.numpy_ops import draws, randaugment
+from vit_jax.data.numpy_ops import draws, randaugment, resize
 from vit_jax.data.ops import chain, decode
 from vit_jax.data.ops import randaugment as tf_randaugment
 from vit_jax.data.ops.augment import InceptionCrop
@@ -129,6 +130,36 @@ def test_every_op_of_randaugment_equals_that_of_tensorflow(number, name):
         for magnitude in (0, 9, 15):
             made = randaugment.OPS[number](image, magnitude / 10, shares)
             assert np.array_equal(made, layer(name, magnitude)(image, shares)), magnitude
+
+
+@pytest.mark.parametrize("sides", [(1, 1), (1, 7), (5, 1), (2, 2)])
+def test_sharpness_of_a_few_pixels_is_that_of_tensorflow(sides):
+    image = picture(*sides, 1)
+    number = list(tf_randaugment.OPS).index("sharpness")
+    shares = np.zeros(3, np.float32)
+    made = randaugment.OPS[number](image, 1.0, shares)
+    assert np.array_equal(made, layer("sharpness", 10)(image, shares))
+
+
+def test_what_tensorflow_refuses_to_blur_is_refused():
+    blurred = chain.parse("ops", "decode|resize_small(9)|gaussian_blur", 8)
+    with pytest.raises(BadInput, match="put it after an op that sets the size"):
+        numpy_chain.check_files(blurred)
+    numpy_chain.check_files(chain.parse("ops", "decode|resize(9)|flip_lr|gaussian_blur", 8))
+    ops, process = with_tensorflow("three_augment")
+    image, seeds = picture(5, 9, 1), [(0, n) for n in range(9)]
+    passing = set()
+    for seed in seeds:
+        with contextlib.suppress(tf.errors.InvalidArgumentError):
+            process(image, tf.constant(seed, tf.int64))
+            passing.add(seed)
+    with_numpy = set()
+    for seed in seeds:
+        with contextlib.suppress(resize.Unsuitable):
+            numpy_chain.apply(ops, image, seed)
+            with_numpy.add(seed)
+    assert passing == with_numpy
+    assert 0 < len(passing) < len(seeds)
 
 
 def test_every_op_has_a_form_in_numpy_and_another_is_named():

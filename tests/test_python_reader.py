@@ -16,11 +16,12 @@ from opened_sources import opened
 
 from vit_jax.data import readers
 from vit_jax.data.numpy_ops import chain as numpy_chain
+from vit_jax.data.numpy_ops import decode as numpy_decode
 from vit_jax.data.ops import chain
 from vit_jax.data.python_reader import pool
 from vit_jax.data.splits import split as splits_lib
 from vit_jax.data.splits import windows
-from vit_jax.errors import BadInput, RunFailed
+from vit_jax.errors import BadInput
 
 
 def pipes(split, ops="decode|resize({size})", size=(8, 8), channels=3, views="", **changes):
@@ -118,6 +119,45 @@ def test_bad_images_end_the_run_or_are_replaced_by_the_next(tmp_path):
     same(tf.probe(), python.probe())
 
 
+def test_a_bad_image_in_several_batches_that_are_read_at_once_has_one_replacement(tmp_path):
+    split = opened(f"folder:{folder(tmp_path, 2)}").split("train")
+    tf, python = pipes(split, bad_images="skip", prefetch=6)  # 42 images, more than two epochs
+    whole = list(python.train(0, 10))
+    for expected, made in zip(tf.train(0, 10), whole, strict=True):
+        same(expected, made)
+    assert python.skipped == tf.skipped
+    for a, b in zip(whole[5:], python.train(5, 10), strict=True):
+        assert np.array_equal(a["image"], b["image"])
+
+
+def test_a_dead_worker_would_be_at_the_replacement(tmp_path, monkeypatch):
+    split = opened(f"folder:{folder(tmp_path, 2)}").split("train")
+    names, begin = [], pool.Job.__init__
+
+    def begun(job, *args):
+        names.append(args[-1])
+        begin(job, *args)
+
+    monkeypatch.setattr(pool.Job, "__init__", begun)
+    _, pipe = pipes(split, batch_size=18, workers=1, bad_images="skip")
+    batches = pipe.train(0, 9)
+    for _ in range(3):
+        next(batches)
+    read = [names[0](3 * 4, row) for row in range(18)]  # each batch has four messages
+    expected = [split.name(index) for index in range(18) if split.name(index) != "a/02.jpg"]
+    assert sorted(read) == sorted([*expected, "a/04.jpg"])
+
+
+def test_each_of_many_bad_images_is_decoded_a_few_times(tmp_path, monkeypatch):
+    split = opened(f"folder:{folder(tmp_path, *range(0, 18, 2))}").split("train")
+    decoded, pixels = [], numpy_decode.pixels
+    monkeypatch.setattr(numpy_decode, "pixels", lambda *args: decoded.append(args) or pixels(*args))
+    _, pipe = pipes(split, bad_images="skip")
+    list(pipe.train(0, 6))
+    assert len(pipe.skipped) == 9
+    assert len(decoded) <= 3 * 9  # replaced and, for each row of a batch that fails, decoded
+
+
 def test_a_file_that_is_gone_or_too_small_is_named(tmp_path):
     split = opened(f"folder:{folder(tmp_path)}").split("train")
     with pytest.raises(BadInput, match=r"a/00.jpg does not go through Decode.CentralCrop: 30 x 20"):
@@ -125,6 +165,13 @@ def test_a_file_that_is_gone_or_too_small_is_named(tmp_path):
     (tmp_path / "b" / "07.jpg").unlink()
     with pytest.raises(BadInput, match=r"b/07.jpg cannot be read: No such file or directory"):
         list(pipes(split)[1].evaluation())
+
+
+def test_a_blur_of_files_stands_after_an_op_that_sets_the_size(tmp_path):
+    split = opened(f"folder:{folder(tmp_path)}").split("train")
+    for pipe in pipes(split, "decode|gaussian_blur|resize({size})"):
+        with pytest.raises(BadInput, match=r"put it after an op that sets the size, e\.g\."):
+            pipe.probe()
 
 
 def test_what_only_tensorflow_does_is_one_message():
@@ -148,21 +195,6 @@ def test_what_only_tensorflow_does_is_one_message():
 
 
 # ---------------------------------------------------------------- processes
-
-
-def test_a_dead_worker_is_an_error_that_names_its_image_and_ends_the_others(tmp_path):
-    split = opened(f"folder:{folder(tmp_path)}").split("train")
-    _, pipe = pipes(split, "decode|resize(1000)|resize({size})")  # takes some 100 ms an image
-    batches = pipe.train(0, 100)
-    next(batches)
-    processes = [one.process for one in pool.shared()._workers]
-    while not pool.shared()._places[0, 0]:  # the number of the job that the first worker is at
-        time.sleep(0.001)
-    processes[0].kill()
-    with pytest.raises(RunFailed, match=r"ended by signal 9 at [ab]/\d\d.jpg.*data.workers"):
-        list(batches)
-    assert [process.wait(10) for process in processes] == [-9] * len(processes)
-    next(pipes(split)[1].train(0, 1))  # others are started
 
 
 _READ = """

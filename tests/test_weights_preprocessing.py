@@ -1,6 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
+import sys
+
 import hostile
 import numpy as np
 import peer_libraries
@@ -8,6 +10,7 @@ import pictures
 import pytest
 from PIL import Image
 
+from vit_jax.data.numpy_ops import decode as numpy_decode
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.errors import BadInput
 from vit_jax.step.state import normalise
@@ -160,6 +163,15 @@ def test_an_image_too_small_for_the_chain_is_named():
 
 
 # The published .npz files.
+
+
+def test_a_library_that_is_not_installed_is_no_fault_of_the_image(monkeypatch):
+    monkeypatch.setitem(sys.modules, "simplejpeg", None)
+    monkeypatch.setattr(numpy_decode, "_simplejpeg", numpy_decode._simplejpeg.__wrapped__)
+    ops = preprocess.parse("data.eval_ops", "decode|resize(8)", 0)
+    read = preprocessing.chain_reader(ops, HALF, HALF, "python")
+    with pytest.raises(BadInput, match=r"^data.reader=python .*; pip install simplejpeg\.$"):
+        read(pictures.encode(pictures.noise(9, 9, seed=1), "JPEG"))
 
 
 def test_the_original_resize_is_bilinear_without_antialias_or_rounding():

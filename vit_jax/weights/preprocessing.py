@@ -25,7 +25,7 @@ from vit_jax.config.sections import ReaderName
 from vit_jax.data import readers
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.ops import decode
-from vit_jax.data.tensorflow import NotInstalled, op_errors, tf
+from vit_jax.data.tensorflow import op_errors, tf
 from vit_jax.errors import BadInput
 from vit_jax.step.state import normalise
 from vit_jax.storage import files as storage
@@ -85,7 +85,7 @@ def _named(name: str, chain: str) -> Iterator[None]:
     """Turns errors of TensorFlow into BadInput about one image."""
     try:
         yield
-    except NotInstalled:
+    except BadInput:  # no fault of the image, such as a library that is not installed
         raise
     except (ValueError, *op_errors()) as e:
         reason = re.sub(r"\{\{.*?\}\}|\[Op:.*", "", str(e)).strip(" .")

@@ -16,8 +16,6 @@ from vit_jax.data.formats import byte_ranges
 from vit_jax.data.numpy_ops import draws
 from vit_jax.storage import files as storage
 
-_OPEN = 64  # files that a process keeps open
-
 
 class Stored(Protocol):
     """An image that is read when it is needed. It can be pickled."""
@@ -66,11 +64,17 @@ class Noise:
         return draws.noise((self.number, 0), self.shape)
 
 
-@functools.lru_cache(_OPEN)
+@functools.cache  # all files stay open
 def _opened(path: str) -> byte_ranges.File:
+    byte_ranges.allow(_opened.cache_info().currsize)
     return byte_ranges.open_file(path)  # type: ignore[return-value]
 
 
 def read_image(image: "bytes | np.ndarray | Stored") -> bytes | np.ndarray:
-    """Returns an image that may be stored elsewhere; raises OSError if it is gone."""
+    """Returns an image that may be stored elsewhere, the bytes of a file or uint8 [H, W, C].
+
+    Raises:
+      OSError: it is gone.
+      StoreLost: the object store does not answer.
+    """
     return image if isinstance(image, bytes | np.ndarray) else image.read()

@@ -19,7 +19,7 @@ _float = np.float32
 
 
 def flip_lr(_: ops.FlipLr, image: np.ndarray, seed: Seed) -> np.ndarray:
-    """Applies `flip_lr`."""
+    """Applies `flip_lr`: uint8 [H, W, C] to the same shape."""
     return image[:, ::-1] if draws.uniform(seed, 1)[0] < 0.5 else image
 
 
@@ -30,7 +30,11 @@ def _begin(height: int, width: int, seed: Seed) -> tuple[int, int]:
 
 
 def random_crop(op: ops.RandomCrop, image: np.ndarray, seed: Seed) -> np.ndarray:
-    """Applies `random_crop`."""
+    """Applies `random_crop`: uint8 [H, W, C] to [rows, columns, C] of `op.size`.
+
+    Raises:
+      Unsuitable: the image is smaller.
+    """
     rows, columns = rows_columns(op.size)
     check_covers(image, rows, columns)
     top, left = _begin(image.shape[0] - rows, image.shape[1] - columns, seed)
@@ -38,20 +42,30 @@ def random_crop(op: ops.RandomCrop, image: np.ndarray, seed: Seed) -> np.ndarray
 
 
 def shift(op: ops.Shift, image: np.ndarray, seed: Seed) -> np.ndarray:
-    """Applies `shift`."""
+    """Applies `shift`: uint8 [H, W, C] to the same shape."""
     top, left = _begin(2 * op.pixels, 2 * op.pixels, seed)
     padded = np.pad(image, [(op.pixels, op.pixels)] * 2 + [(0, 0)])
     return padded[top : top + image.shape[0], left : left + image.shape[1]]
 
 
 def crop_box(op: ops.InceptionCrop, height: int, width: int, seed: Seed) -> tuple[slice, slice]:
-    """Returns the rows and columns that `inception_crop` takes."""
+    """Returns the rows and columns that `inception_crop` takes.
+
+    Args:
+      op: the crop.
+      height: rows of the image.
+      width: columns of the image.
+      seed: the seed of the crop.
+
+    Returns:
+      Two slices within [0, height) and [0, width), neither of them empty.
+    """
     top, left, rows, columns = draws.box(seed, height, width, (op.area_min, 1.0), (0.75, 1.33))
     return slice(top, top + rows), slice(left, left + columns)
 
 
 def inception_crop(op: ops.InceptionCrop, image: np.ndarray, seed: Seed) -> np.ndarray:
-    """Applies `inception_crop`."""
+    """Applies `inception_crop`: uint8 [H, W, C] to [rows, columns, C] of `op.size`."""
     cut = image[crop_box(op, image.shape[0], image.shape[1], seed)]
     return resized(cut, *rows_columns(op.size), antialias=False)
 
@@ -72,7 +86,7 @@ def coordinates(matrix: tuple[Any, ...], height: int, width: int) -> tuple[np.nd
 
 
 def affine(op: ops.Affine, image: np.ndarray, seed: Seed) -> np.ndarray:
-    """Applies `affine`."""
+    """Applies `affine`: uint8 [H, W, C] to the same shape."""
     height, width = image.shape[:2]
     turn, wider, higher, right, down = draws.uniform(seed, 5, -1.0, 1.0)
     angle = turn * _float(op.degrees * math.pi / 180.0)
@@ -102,7 +116,7 @@ def _bilinear_at(image: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def random_erasing(op: erasing.RandomErasing, image: np.ndarray, seed: Seed) -> np.ndarray:
-    """Applies `random_erasing`."""
+    """Applies `random_erasing`: uint8 [H, W, C] to the same shape."""
     tries = erasing.TRIES
     shares = draws.uniform(seed, 2 * tries + 3)
     sides = np.array(image.shape[:2])

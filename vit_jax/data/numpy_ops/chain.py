@@ -20,7 +20,7 @@ from vit_jax.data.ops import decode as decode_ops
 from vit_jax.data.ops import erasing as erasing_ops
 from vit_jax.data.ops import randaugment as randaugment_ops
 from vit_jax.data.ops import resize as resize_ops
-from vit_jax.data.ops.chain import Op
+from vit_jax.data.ops.chain import FIXED, Op
 from vit_jax.errors import BadInput
 
 # Class of an op -> (op, image, seed) -> uint8 [H, W, C].
@@ -57,16 +57,35 @@ def check(ops: tuple[Op, ...]) -> None:
             )
 
 
+def check_files(ops: tuple[Op, ...]) -> None:
+    """Raises BadInput for an op that needs the sides of images, where files have any."""
+    known = False
+    for op in ops:
+        if isinstance(op, color_ops.GaussianBlur) and not known:
+            raise BadInput(color_ops.SIZELESS)
+        scales = isinstance(op, resize_ops.ResizeSmall | resize_ops.BvResizeSmall)
+        known |= type(op) not in APPLY or (hasattr(op, "size") and not scales)
+
+
 def apply(ops: tuple[Op, ...], image: bytes | np.ndarray, seed: Seed) -> np.ndarray:
     """Returns an image after the ops; each op draws from its own stream of the example's seed.
 
+    Args:
+      ops: the chain.
+      image: the bytes of a file, or uint8 [H, W, C].
+      seed: the seed of the example.
+
+    Returns:
+      uint8 [H, W, C].
+
     Raises:
       BadImage: a file cannot be decoded.
+      BadInput: the chain takes no files, and the image is one.
       Unsuitable: an op cannot take the image.
     """
     at = 0
     while at < len(ops):
-        op, own = ops[at], draws.fold_in(seed, at)
+        op = ops[at]
         if isinstance(op, decode_ops.Decode) and isinstance(image, bytes) and ops[at + 1 :]:
             crop, drawn = ops[at + 1], draws.fold_in(seed, at + 1)
             if isinstance(crop, augment_ops.InceptionCrop):
@@ -80,6 +99,7 @@ def apply(ops: tuple[Op, ...], image: bytes | np.ndarray, seed: Seed) -> np.ndar
                 f"the chain begins with {type(op).__name__}, and images are files; begin with "
                 "decode."
             )
+        own = seed if isinstance(op, FIXED) else draws.fold_in(seed, at)
         known = APPLY.get(type(op))
         image = known(op, image, own) if known else op.in_numpy(image, own)  # type: ignore[attr-defined]
         at += 1

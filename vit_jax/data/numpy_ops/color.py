@@ -9,10 +9,10 @@ import numpy as np
 
 from vit_jax.data.numpy_ops import draws
 from vit_jax.data.numpy_ops.draws import Seed
+from vit_jax.data.numpy_ops.resize import Unsuitable
 from vit_jax.data.ops import color as ops
 
 _GRAY = np.float32(0.299), np.float32(0.587), np.float32(0.114)
-_REACH = 6  # of a blur in `three_augment`
 
 
 def _gray(image: np.ndarray) -> np.ndarray:
@@ -35,7 +35,7 @@ def invert_from(image: np.ndarray, threshold: int) -> np.ndarray:
 
 
 def color_jitter(op: ops.ColorJitter, image: np.ndarray, seed: Seed) -> np.ndarray:
-    """Applies `color_jitter`."""
+    """Applies `color_jitter`: uint8 [H, W, 3] to the same shape."""
     if op.probability != 1.0:
         if not draws.uniform(draws.fold_in(seed, 1), 1)[0] < np.float32(op.probability):
             return image
@@ -72,19 +72,19 @@ def _turned(values: np.ndarray, turns: np.float32) -> np.ndarray:
 
 
 def grayscale(op: ops.Grayscale, image: np.ndarray, seed: Seed) -> np.ndarray:
-    """Applies `grayscale`."""
+    """Applies `grayscale`: uint8 [H, W, 3] to the same shape."""
     changes = draws.uniform(seed, 1)[0] < np.float32(op.probability)
     return _as_gray(image) if changes else image
 
 
 def solarize(op: ops.Solarize, image: np.ndarray, seed: Seed) -> np.ndarray:
-    """Applies `solarize`."""
+    """Applies `solarize`: uint8 [H, W, C] to the same shape."""
     changes = draws.uniform(seed, 1)[0] < np.float32(op.probability)
     return invert_from(image, 128) if changes else image
 
 
 def gaussian_blur(op: ops.GaussianBlur, image: np.ndarray, seed: Seed) -> np.ndarray:
-    """Applies `gaussian_blur`."""
+    """Applies `gaussian_blur`: uint8 [H, W, C] to the same shape."""
     reach = min(max(min(image.shape[:2]) // 20, 1), math.ceil(3 * op.sigma_max))
     draw, share = draws.uniform(seed, 2)
     if not draw < np.float32(op.probability):
@@ -95,6 +95,8 @@ def gaussian_blur(op: ops.GaussianBlur, image: np.ndarray, seed: Seed) -> np.nda
 
 def _blur(image: np.ndarray, sigma: np.float32, reach: int) -> np.ndarray:
     """Blurs with a Gaussian of `sigma` pixels, cut off at `reach`, mirrored outside."""
+    if min(image.shape[:2]) < reach:  # what is mirrored would be mirrored again
+        raise Unsuitable(f"a side is shorter than the {reach} pixels that a blur reaches")
     steps = np.arange(reach + 1, dtype=np.float32) / sigma
     weights = np.exp((np.float32(-0.5) * steps**2).astype(np.float64)).astype(np.float32)
     weights = weights / (2 * weights.sum() - weights[0])
@@ -111,7 +113,11 @@ def _blur(image: np.ndarray, sigma: np.float32, reach: int) -> np.ndarray:
 
 
 def three_augment(_: ops.ThreeAugment, image: np.ndarray, seed: Seed) -> np.ndarray:
-    """Applies `three_augment`."""
+    """Applies `three_augment`: uint8 [H, W, 3] to the same shape.
+
+    Raises:
+      Unsuitable: a side is too short for the blur that is drawn.
+    """
     choice, share = draws.uniform(draws.fold_in(seed, 0), 2)
     kind = int(choice * 3)
     if kind == 0:
@@ -119,6 +125,6 @@ def three_augment(_: ops.ThreeAugment, image: np.ndarray, seed: Seed) -> np.ndar
     elif kind == 1:
         changed = invert_from(image, 128)
     else:
-        changed = _blur(image, np.float32(0.1) + np.float32(1.9) * share, _REACH)
+        changed = _blur(image, np.float32(0.1) + np.float32(1.9) * share, ops.REACH)
     jitter = ops.ColorJitter(brightness=0.3, contrast=0.3, saturation=0.3)
     return color_jitter(jitter, changed, draws.fold_in(seed, 1))

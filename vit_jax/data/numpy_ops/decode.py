@@ -36,11 +36,16 @@ def _simplejpeg() -> ModuleType:
 
 
 def _jpeg_sides(content: bytes, exif: bool) -> tuple[int, int] | None:
-    """Returns the sides of a JPEG that libjpeg-turbo decodes as needed, else None."""
+    """Returns the sides of a JPEG that libjpeg-turbo decodes as needed, else None.
+
+    Raises:
+      BadInput: simplejpeg is not installed.
+    """
     if not content.startswith(ops.JPEG) or (exif and ops.is_turned(content[: ops.HEAD])):
         return None
+    jpeg = _simplejpeg()  # outside of `try`: BadInput is a ValueError too
     try:
-        height, width, colours, _ = _simplejpeg().decode_jpeg_header(content)
+        height, width, colours, _ = jpeg.decode_jpeg_header(content)
     except ValueError:
         return None
     known = colours in _CHANNELS and height * width <= ops.MOST_PIXELS
@@ -52,6 +57,7 @@ def pixels(op: ops.Decode, content: bytes) -> np.ndarray:
 
     Raises:
       BadImage: no decoder can make an image of it.
+      BadInput: it is a JPEG, and simplejpeg is not installed.
     """
     if op.in_colour and _jpeg_sides(content, op.exif):
         try:
@@ -62,7 +68,7 @@ def pixels(op: ops.Decode, content: bytes) -> np.ndarray:
 
 
 def decode(op: ops.Decode, image: bytes | np.ndarray, _: Seed = (0, 0)) -> np.ndarray:
-    """Applies `decode`."""
+    """Applies `decode` to the bytes of a file or to uint8 [H, W, C]; returns uint8 [H, W, C]."""
     if isinstance(image, bytes):
         return pixels(op, image)
     own = image.shape[-1]

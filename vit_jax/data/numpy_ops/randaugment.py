@@ -23,7 +23,7 @@ _Apply = Callable[[np.ndarray, float, np.ndarray], np.ndarray]
 
 
 def randaug(op: ops.RandAugment, image: np.ndarray, seed: Seed) -> np.ndarray:
-    """Applies `randaug`."""
+    """Applies `randaug`: uint8 [H, W, 3] to the same shape."""
     for layer in range(op.layers):
         shares = draws.uniform(draws.fold_in(seed, layer), 4)
         apply = OPS[int(shares[0] * len(OPS))]

@@ -131,19 +131,27 @@ def _checked(rows: int, columns: int) -> tuple[int, int]:
 
 
 def resize(op: ops.Resize, image: np.ndarray, _: Seed) -> np.ndarray:
-    """Applies `resize`."""
+    """Applies `resize`: uint8 [H, W, C] to [rows, columns, C] of `op.size`."""
     return resized(image, *ops.rows_columns(op.size), antialias=op.antialias)
 
 
 def resize_small(op: ops.ResizeSmall, image: np.ndarray, _: Seed) -> np.ndarray:
-    """Applies `resize_small`."""
+    """Applies `resize_small`: uint8 [H, W, C] to [rows, columns, C] that covers `op.size`.
+
+    Raises:
+      Unsuitable: the result would have too many pixels.
+    """
     before = np.array(image.shape[:2], np.float64)
     after = np.rint(before * (np.array(ops.rows_columns(op.size)) / before).max())
     return resized(image, *_checked(*after.astype(int).tolist()), antialias=op.antialias)
 
 
 def central_crop(op: ops.CentralCrop, image: np.ndarray, _: Seed) -> np.ndarray:
-    """Applies `central_crop`."""
+    """Applies `central_crop`: uint8 [H, W, C] to [rows, columns, C] of `op.size`.
+
+    Raises:
+      Unsuitable: the image is smaller.
+    """
     rows, columns = ops.rows_columns(op.size)
     check_covers(image, rows, columns)
     top, left = (image.shape[0] - rows) // 2, (image.shape[1] - columns) // 2
@@ -157,12 +165,16 @@ def check_covers(image: np.ndarray, rows: int, columns: int) -> None:
 
 
 def bv_resize(op: ops.BvResize, image: np.ndarray, _: Seed) -> np.ndarray:
-    """Applies `bv_resize`."""
+    """Applies `bv_resize`: uint8 [H, W, C] to [rows, columns, C] of `op.size`."""
     return _truncated(bilinear(image, *ops.rows_columns(op.size)))
 
 
 def bv_resize_small(op: ops.BvResizeSmall, image: np.ndarray, _: Seed) -> np.ndarray:
-    """Applies `bv_resize_small`."""
+    """Applies `bv_resize_small`: uint8 [H, W, C] to [rows, columns, C] that covers `op.size`.
+
+    Raises:
+      Unsuitable: the result would have too many pixels.
+    """
     before = np.array(image.shape[:2], np.float32)
     factor = (np.array(ops.rows_columns(op.size), np.float32) / before).max()
     rows, columns = _checked(*np.rint(before * factor).astype(int).tolist())

@@ -62,6 +62,11 @@ OPS = Registry(
     }
 )
 
+# Ops that draw no random numbers, so they give the same image each time.
+FIXED = (
+    Decode, resize.Resize, resize.ResizeSmall, resize.CentralCrop,
+    resize.BvResize, resize.BvResizeSmall,
+)  # fmt: skip
 
 # The allowed range of each op argument, by the argument's name.
 RANGES: dict[str, tuple[float, float]] = {

@@ -109,6 +109,12 @@ class Solarize:
         return _with_probability(self.probability, draw, image, change)
 
 
+SIZELESS = (
+    "gaussian_blur takes the width of its kernel from the size of the image; put it after an op "
+    "that sets the size, e.g. inception_crop({size})|gaussian_blur."
+)
+
+
 @dataclasses.dataclass(frozen=True)
 class GaussianBlur:
     """Blurs with `probability`, by a Gaussian of `sigma_min` to `sigma_max` pixels.
@@ -133,10 +139,7 @@ class GaussianBlur:
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
         sides = image.shape[:2].as_list()
         if None in sides:
-            raise BadInput(
-                "gaussian_blur takes the width of its kernel from the size of the image; put it "
-                "after an op that sets the size, e.g. inception_crop({size})|gaussian_blur."
-            )
+            raise BadInput(SIZELESS)
         reach = min(max(min(sides) // 20, 1), math.ceil(3 * self.sigma_max))
         draws = tf.random.stateless_uniform([2], seed)
         sigma = self.sigma_min + (self.sigma_max - self.sigma_min) * draws[1]
@@ -171,7 +174,10 @@ class ThreeAugment:
         return jitter(tf.ensure_shape(changed, image.shape), fold_in(seed, 1))
 
 
-def blur(image: Tensor, sigma: Tensor, reach: int = 6) -> Tensor:
+REACH = 6  # of the blur of `three_augment`, in pixels
+
+
+def blur(image: Tensor, sigma: Tensor, reach: int = REACH) -> Tensor:
     """Blurs with a Gaussian of `sigma` pixels, cut off at `reach`, mirrored outside; gives uint8.
 
     Sides must be at least `reach`. Pillow approximates the Gaussian by three means over boxes.

@@ -152,8 +152,9 @@ def _sharpness(image: Tensor, level: float, _: Tensor) -> Tensor:
     rows = values[:-2] + values[1:-1] + values[2:]
     sums = rows[:, :-2] + rows[:, 1:-1] + rows[:, 2:] + 4.0 * values[1:-1, 1:-1]
     inner = blend(tf.floor(sums / 13.0), image[1:-1, 1:-1], _factor(level))
-    middle = tf.concat([image[1:-1, :1], inner, image[1:-1, -1:]], axis=1)
-    return tf.concat([image[:1], middle, image[-1:]], axis=0)
+    last_row, last_column = image[1:][-1:], image[1:-1, 1:][:, -1:]  # none if it is the first too
+    middle = tf.concat([image[1:-1, :1], inner, last_column], axis=1)
+    return tf.concat([image[:1], middle, last_row], axis=0)
 
 
 def _warp(image: Tensor, a: Any, b: Any, x: Any, c: Any, d: Any, y: Any) -> Tensor:

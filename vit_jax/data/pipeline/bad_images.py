@@ -20,27 +20,17 @@ from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
 
 
-class FallbackReader:
-    """A reader of a split that falls back to Pillow, or to another example.
+class Replacements:
+    """Knows which example of a split takes the place of one that cannot be decoded."""
 
-    `_instead` maps the index of an undecodable example to the index of its replacement. It maps the
-    index of an example that only Pillow decodes to that same index.
-    """
-
-    def __init__(self, split: Split, op: decode.Decode):
-        self._split, self._op = split, op
-        self._read = split.fields_reader()
+    def __init__(self, split: Split):
+        self._split = split
         self._instead: dict[int, int] = {}
         self._next_good: dict[int, int] = {}  # for undecodable examples, whether used or not
-        self._in_graph: Any = None  # `_instead` as a TensorFlow table, for `updating_reader`
 
     def at(self, index: int) -> int:
         """Returns the index of the example that is read in place of `index`."""
         return self._instead.get(index, index)
-
-    def needs_fallback(self, index: int) -> bool:
-        """Returns True if the fast path is known to fail for this example."""
-        return index in self._instead
 
     def image(self, index: int) -> np.ndarray:
         """Decodes one example on its own and returns uint8 [H, W, C].
@@ -50,6 +40,55 @@ class FallbackReader:
           BadInput: the example cannot be read.
           StoreLost: the object store does not answer.
         """
+        raise NotImplementedError
+
+    def replace(self, index: int) -> None:
+        """Replaces a bad example, from now on, with the next good one by index.
+
+        Raises:
+          BadInput: the split has no good example, or a file before the next good one cannot be
+            read.
+          StoreLost: the object store does not answer.
+        """
+        examples, passed = len(self._split), [index]
+        while len(passed) < examples:
+            other = (passed[-1] + 1) % examples
+            try:
+                if other not in self._next_good:
+                    self.image(other)
+                self._next_good |= dict.fromkeys(passed, self._next_good.get(other, other))
+                self._add(index, self._next_good[index])
+                return
+            except decode.BadImage:
+                passed.append(other)
+        raise BadInput(
+            f"none of the {examples} images of the split can be decoded, the first being "
+            f"{self._split.name(0)}; `vit_jax data check` lists the reasons."
+        )
+
+    def _add(self, index: int, other: int) -> None:
+        self._instead[index] = other
+
+
+class FallbackReader(Replacements):
+    """A reader of a split that falls back to Pillow, or to another example.
+
+    `_instead` maps the index of an undecodable example to the index of its replacement. It maps the
+    index of an example that only Pillow decodes to that same index.
+    """
+
+    def __init__(self, split: Split, op: decode.Decode):
+        super().__init__(split)
+        self._op = op
+        self._read = split.fields_reader()
+        self._in_graph: Any = None  # `_instead` as a TensorFlow table, for `updating_reader`
+
+    def needs_fallback(self, index: int) -> bool:
+        """Returns True if the fast path is known to fail for this example."""
+        return index in self._instead
+
+    def image(self, index: int) -> np.ndarray:
+        """Decodes one example on its own; see `Replacements.image`."""
         try:
             content = self._read(tf.constant(index, tf.int64))["image"].numpy()
         except (tf.errors.OpError, OSError, UnicodeDecodeError) as e:
@@ -96,31 +135,8 @@ class FallbackReader:
         """Makes `image` decode this example from now on."""
         self._add(index, index)
 
-    def replace(self, index: int) -> None:
-        """Replaces a bad example, from now on, with the next good one by index.
-
-        Raises:
-          BadInput: the split has no good example, or a file before the next good one cannot be
-            read.
-        """
-        examples, passed = len(self._split), [index]
-        while len(passed) < examples:
-            other = (passed[-1] + 1) % examples
-            try:
-                if other not in self._next_good:
-                    self.image(other)
-                self._next_good |= dict.fromkeys(passed, self._next_good.get(other, other))
-                self._add(index, self._next_good[index])
-                return
-            except decode.BadImage:
-                passed.append(other)
-        raise BadInput(
-            f"none of the {examples} images of the split can be decoded, the first being "
-            f"{self._split.name(0)}; `vit_jax data check` lists the reasons."
-        )
-
     def _add(self, index: int, other: int) -> None:
-        self._instead[index] = other
+        super()._add(index, other)
         if self._in_graph is not None:
             self._in_graph.insert(tf.constant(index, tf.int64), tf.constant(other, tf.int64))
 

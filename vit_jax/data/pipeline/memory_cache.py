@@ -15,7 +15,6 @@ import numpy as np
 
 from vit_jax.config.sections import Cache
 from vit_jax.data.ops import chain as preprocess
-from vit_jax.data.ops import resize
 from vit_jax.data.pipeline.bad_images import FallbackReader, raise_if_store_lost
 from vit_jax.data.splits.split import Fields, Split, Table
 from vit_jax.data.tensorflow import Tensor, plain, tf
@@ -23,12 +22,6 @@ from vit_jax.errors import BadInput, unknown
 from vit_jax.hardware import host_memory
 
 KINDS = ("none", "raw", "decoded")
-
-# Ops that draw no random numbers, so they give the same image each time.
-FIXED = (
-    preprocess.Decode, resize.Resize, resize.ResizeSmall, resize.CentralCrop,
-    resize.BvResize, resize.BvResizeSmall,
-)  # fmt: skip
 
 _SAMPLE = 64  # number of examples from which the total size is predicted
 _HEADROOM = 1.25  # allows for a sample mean that is too small by this factor
@@ -85,7 +78,7 @@ def cache_split(
     done, ops = 0, chains[0]
     if kind == "decoded":  # ops of the same place in all chains, up to the shortest
         for same in zip(*chains, strict=False):
-            if len(set(same)) > 1 or not isinstance(same[0], FIXED):
+            if len(set(same)) > 1 or not isinstance(same[0], preprocess.FIXED):
                 break
             done += 1
     decodes = (op for op in ops[:done] if isinstance(op, preprocess.Decode))

@@ -21,7 +21,7 @@ from vit_jax.config.sections import BadImages, Cache
 from vit_jax.data.example import BOXES, FIELDS, SPATIAL
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.ops.decode import Decode
-from vit_jax.data.pipeline.bad_images import FallbackReader
+from vit_jax.data.pipeline.bad_images import FallbackReader, Replacements
 from vit_jax.data.splits import order
 from vit_jax.data.splits.split import Fields, Split
 from vit_jax.data.tensorflow import Tensor, plain, tf
@@ -31,8 +31,9 @@ log = logging.getLogger("vit_jax")
 
 _LENIENT_BATCHES = 256  # batches between two checks for missing examples
 
-# k -> (index in the split, seed of the example, False for a padding row)
-Plan = Callable[[Tensor], tuple[Any, Any, Any]]
+# k -> (index in the split, seed of the example, False for a padding row); without TensorFlow, it
+# maps int64 [n] to (int64 [n], n seeds, bool [n]).
+Plan = Callable[[Any], tuple[Any, Any, Any]]
 # The fields of the examples, e.g. image uint8 [b, H, W, C] and labels int32 [b, K]; one field for
 # each view in place of image; _mask bool [b], False for padding.
 NumpyBatch = dict[str, np.ndarray]
@@ -103,7 +104,7 @@ class Pipeline:
         steps = range(first_step * len(rows), last_step * len(rows), len(rows))
         return self._batches(steps, self._training_plan(rows), training=True)
 
-    def _training_plan(self, rows: range) -> Any:
+    def _training_plan(self, rows: range) -> Plan:
         """Returns the plan of a process that reads these rows of each batch."""
         example_at = self.split.order(order.stream_seed(self.seed, "order"))
         augment_seed = order.stream_seed(self.seed, "augment")
@@ -180,7 +181,7 @@ class Pipeline:
         starts = range(0, steps * len(rows), len(rows))
         return self._batches(starts, self._evaluation_plan(rows), training)
 
-    def _evaluation_plan(self, rows: range) -> Any:
+    def _evaluation_plan(self, rows: range) -> Plan:
         def plan(k: Tensor) -> tuple[Any, Any, Any]:
             at = self._position(k, rows)
             real = at < len(self.split)
@@ -192,7 +193,7 @@ class Pipeline:
         """Returns the position of the k-th example that a process with these rows reads."""
         return k // len(rows) * self.batch_size + rows.start + k % len(rows)
 
-    def _batches(self, starts: range, plan: Any, training: bool) -> Iterator[NumpyBatch]:
+    def _batches(self, starts: range, plan: Plan, training: bool) -> Iterator[NumpyBatch]:
         """Yields one batch for each of `starts`; it holds the examples k from that start on.
 
         A file that cannot be decoded ends the dataset. From then on, examples that fail leave gaps,
@@ -359,7 +360,7 @@ class Pipeline:
 
         return fill
 
-    def _skip(self, index: int, reason: str, fallback: Any, training: bool) -> None:
+    def _skip(self, index: int, reason: str, replacements: Replacements, training: bool) -> None:
         """Replaces an example that cannot be decoded, or raises BadInput."""
         name = self.split.name(index)
         if not training or self.bad_images != "skip":
@@ -367,7 +368,7 @@ class Pipeline:
             raise BadInput(
                 f"{name} cannot be decoded: {reason}. Remove or replace the file{advice}."
             )
-        fallback.replace(index)
+        replacements.replace(index)
         if (name, reason) not in self.skipped:
             self.skipped.append((name, reason))
             log.warning("data: %s is skipped: %s", name, reason)

@@ -12,7 +12,7 @@ import collections
 import dataclasses
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,18 +22,16 @@ from vit_jax.data.example import FIELDS, SPATIAL
 from vit_jax.data.formats import stored
 from vit_jax.data.numpy_ops import chain, decode
 from vit_jax.data.numpy_ops.draws import Seed
-from vit_jax.data.ops.decode import BadImage
-from vit_jax.data.pipeline.pipeline import NumpyBatch, Pipeline
+from vit_jax.data.ops.decode import Decode
+from vit_jax.data.pipeline.bad_images import Replacements
+from vit_jax.data.pipeline.pipeline import NumpyBatch, Pipeline, Plan
 from vit_jax.data.python_reader import pool, worker
 from vit_jax.data.python_reader.rows import Arrays, Recipe
 from vit_jax.data.splits import order
 from vit_jax.data.splits.split import NumpyFields, Split
-from vit_jax.errors import BadInput
+from vit_jax.errors import BadInput, StoreLost
 
 _PARTS = 4  # messages for each worker and batch, so that all end at about the same time
-
-# k, int64 [n] -> (indices in the split, seeds of the examples, False for padding rows)
-_Plan = Callable[[np.ndarray], tuple[np.ndarray, list[Seed], np.ndarray]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +65,7 @@ class PythonPipeline(Pipeline):
             "the memory of the operating system: set --config.data.cache=none."
         )
 
-    def _training_plan(self, rows: range) -> _Plan:
+    def _training_plan(self, rows: range) -> Plan:
         indices_at = self.split.numpy_order(order.stream_seed(self.seed, "order"))
         seed = order.stream_seed(self.seed, "augment")
 
@@ -77,7 +75,7 @@ class PythonPipeline(Pipeline):
 
         return plan
 
-    def _evaluation_plan(self, rows: range) -> _Plan:
+    def _evaluation_plan(self, rows: range) -> Plan:
         def plan(k: np.ndarray) -> tuple[np.ndarray, list[Seed], np.ndarray]:
             at = self._position(k, rows)
             real = at < len(self.split)
@@ -95,7 +93,7 @@ class PythonPipeline(Pipeline):
         failure = worker.fill(reader.recipe, image, seed, arrays, 0)
         return reader.finished(batch, arrays, [failure] if failure else [])
 
-    def _batches(self, starts: range, plan: _Plan, training: bool) -> Iterator[NumpyBatch]:
+    def _batches(self, starts: range, plan: Plan, training: bool) -> Iterator[NumpyBatch]:
         """Yields one batch for each of `starts`; it holds the examples k from that start on."""
         if not starts:
             return
@@ -107,13 +105,13 @@ class PythonPipeline(Pipeline):
 
         def name(number: int, row: int) -> str:
             batch = next(b for n, b in list(asked) if n <= number < n + len(firsts))
-            return self.split.name(int(batch.indices[row]))
+            return self.split.name(batch.read[row])
 
         job = pool.Job(reader.recipe, ahead, starts.step, workers, name)
 
         def ask(count: int) -> None:
             start = starts[count]
-            batch, number = reader.planned(plan, range(start, start + starts.step)), 0
+            batch = reader.planned(plan, range(start, start + starts.step))
             number = count * len(firsts)
             asked.append((number, batch))
             parts = {n: (at, batch.images[at : at + size]) for n, at in enumerate(firsts, number)}
@@ -145,12 +143,14 @@ class _Batch:
 
     Attributes:
       indices: the example of each row, int64 [rows].
+      read: the example that is read for each row, which may be a replacement.
       fields: the fields of each row beside the image.
       images: the image of each row, and the seed of its example.
       mask: False for padding rows, bool [rows].
     """
 
     indices: np.ndarray
+    read: list[int]
     fields: list[NumpyFields]
     images: worker.Images
     mask: np.ndarray
@@ -163,7 +163,7 @@ class _Reader:
         self.recipe = pipe.recipe
         self._pipe, self._training = pipe, training
         self._read = pipe.split.numpy_reader()
-        self._instead = Replacements(pipe.split, self.recipe)
+        self._instead = _Decoded(pipe.split, self.recipe.decode)
         self._names = self._wanted(self._read(0))
 
     def _wanted(self, example: NumpyFields) -> tuple[str, ...]:
@@ -181,12 +181,13 @@ class _Reader:
             )
         return tuple(name for name in names if name != "image")
 
-    def planned(self, plan: _Plan, k: range) -> _Batch:
+    def planned(self, plan: Plan, k: range) -> _Batch:
         """Returns the batch of these k, without images."""
         indices, seeds, mask = plan(np.arange(k.start, k.stop))
-        fields = [self._read(self._instead.at(index)) for index in indices.tolist()]
+        read = [self._instead.at(index) for index in indices.tolist()]
+        fields = [self._read(index) for index in read]
         images = tuple((one.pop("image"), seed) for one, seed in zip(fields, seeds, strict=True))
-        return _Batch(indices, fields, images, mask)
+        return _Batch(indices, read, fields, images, mask)
 
     def finished(self, batch: _Batch, arrays: Arrays, failures: list[worker.Failure]) -> NumpyBatch:
         """Returns a batch with its images, after another try for those that failed.
@@ -194,6 +195,7 @@ class _Reader:
         Raises:
           BadInput: an image cannot be read or does not go through the chain, or it cannot be
             decoded and such examples are not skipped.
+          StoreLost: the object store does not answer.
         """
         for failure in sorted(failures, key=lambda one: one.row):
             self._repair(failure, batch, arrays)
@@ -202,31 +204,29 @@ class _Reader:
 
     def _repair(self, failure: worker.Failure | None, batch: _Batch, arrays: Arrays) -> None:
         while failure:
-            row, wanted = failure.row, int(batch.indices[failure.row])
-            index = self._instead.at(wanted)
-            name = self._pipe.split.name(index)
-            if failure.kind == "image":
+            row = failure.row
+            index = batch.read[row]
+            if failure.kind != "image" or index != batch.indices[row]:  # a replacement decodes
+                raise self._error(failure.kind, self._pipe.split.name(index), failure.reason)
+            if self._instead.at(index) == index:  # not replaced since the batch was planned
                 self._pipe._skip(index, failure.reason, self._instead, self._training)
-                if index != wanted:
-                    self._instead.same(wanted, index)
-            elif failure.kind == "read":
-                raise BadInput(
-                    f"{name} cannot be read: {failure.reason}. Restore it, or remove it from the "
-                    "source."
-                )
-            elif failure.kind == "chain":
-                raise BadInput(
-                    f"{name} does not go through {self._pipe._names()}: {failure.reason}. Remove "
-                    "or replace the image, or change the chain."
-                )
-            elif failure.kind == "input":
-                raise BadInput(failure.reason)
-            else:
-                raise RuntimeError(f"{name}: {failure.reason}")
-            fields = self._read(self._instead.at(wanted))
-            image, seed = fields.pop("image"), batch.images[row][1]
-            batch.fields[row] = fields
+            batch.read[row] = self._instead.at(index)
+            batch.fields[row] = self._read(batch.read[row])
+            image, seed = batch.fields[row].pop("image"), batch.images[row][1]
             failure = worker.fill(self.recipe, image, seed, arrays, row)
+
+    def _error(self, kind: str, name: str, reason: str) -> Exception:
+        """Returns the error for an image that nothing can take the place of."""
+        if kind == "read":
+            return _unreadable(name, reason)
+        if kind in ("chain", "image"):
+            return BadInput(
+                f"{name} does not go through {self._pipe._names()}: {reason}. Remove or replace "
+                "the image, or change the chain."
+            )
+        if kind == "store":
+            return StoreLost(reason)
+        return BadInput(reason) if kind == "input" else RuntimeError(f"{name}: {reason}")
 
 
 def _stacked(key: str, values: list[Any]) -> np.ndarray:
@@ -236,45 +236,21 @@ def _stacked(key: str, values: list[Any]) -> np.ndarray:
     return np.stack(values)
 
 
-class Replacements:
-    """Knows which example takes the place of one that cannot be decoded."""
+def _unreadable(name: str, reason: str) -> BadInput:
+    return BadInput(f"{name} cannot be read: {reason}. Restore it, or remove it from the source.")
 
-    def __init__(self, split: Split, recipe: Recipe):
-        self._split, self._decode = split, recipe.decode
-        self._instead: dict[int, int] = {}
 
-    def at(self, index: int) -> int:
-        """Returns the index of the example that is read in place of `index`."""
-        return self._instead.get(index, index)
+class _Decoded(Replacements):
+    """The replacements, whose images are decoded in this process."""
 
-    def replace(self, index: int) -> None:
-        """Replaces a bad example, from now on, with the next good one by index.
+    def __init__(self, split: Split, op: Decode):
+        super().__init__(split)
+        self._read, self._op = split.numpy_reader(), op
 
-        Raises:
-          BadInput: the split has no good example, or a file before the next good one cannot be
-            read.
-        """
-        read, examples = self._split.numpy_reader(), len(self._split)
-        for more in range(1, examples):
-            other = (index + more) % examples
-            try:
-                content = stored.read_image(read(other)["image"])
-                if isinstance(content, bytes):
-                    decode.pixels(self._decode, content)
-            except BadImage:
-                continue
-            except OSError as e:
-                raise BadInput(
-                    f"{self._split.name(other)} cannot be read: {e.strerror}. Restore it, or "
-                    "remove it from the source."
-                ) from e
-            self._instead[index] = other
-            return
-        raise BadInput(
-            f"none of the {examples} images of the split can be decoded, the first being "
-            f"{self._split.name(0)}; `vit_jax data check` lists the reasons."
-        )
-
-    def same(self, index: int, other: int) -> None:
-        """Reads, in place of `index`, what is read in place of `other`."""
-        self._instead[index] = self._instead[other]
+    def image(self, index: int) -> np.ndarray:
+        """Decodes one example on its own; see `Replacements.image`."""
+        try:
+            content = stored.read_image(self._read(index)["image"])
+        except OSError as e:
+            raise _unreadable(self._split.name(index), e.strerror or str(e)) from e
+        return decode.decode(self._op, content)

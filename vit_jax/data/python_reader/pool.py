@@ -14,6 +14,7 @@ import contextlib
 import itertools
 import mmap
 import os
+import pickle
 import signal
 import socket
 import subprocess
@@ -22,13 +23,15 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from multiprocessing import connection
+from typing import Any
 
 import numpy as np
 
 from vit_jax.data.python_reader import worker
 from vit_jax.data.python_reader.rows import Arrays, Recipe
-from vit_jax.errors import RunFailed
+from vit_jax.errors import BadInput, PeerLost, RunFailed
 
+_EXIT_SECS = 5  # for a worker that has closed its connection
 _AHEAD = 2  # messages that a worker has beforehand, so that it need not wait
 _PROGRAM = "from vit_jax.data.python_reader.worker import main; main({}, {}, {})"
 # Signals that reach a group of processes: the process that owns the workers answers them.
@@ -44,6 +47,14 @@ def _memory(size: int) -> int:
             descriptor = os.dup(file.fileno())
     os.ftruncate(descriptor, size)
     return descriptor
+
+
+def _packed(value: Any) -> bytes:
+    """Pickles what a worker needs; raises BadInput if its class cannot be imported elsewhere."""
+    try:
+        return pickle.dumps(value)
+    except (pickle.PicklingError, AttributeError, TypeError) as e:
+        raise BadInput(worker.not_importable(e)) from e
 
 
 class _Worker:
@@ -71,20 +82,34 @@ class _Worker:
         self.connection = connection.Connection(ours.detach())
         self.outstanding = 0
 
+    def exit_code(self) -> int:
+        """Returns the exit code of a process that has closed its connection."""
+        try:
+            return self.process.wait(_EXIT_SECS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait()
+
 
 class Pool:
-    """The worker processes of this process."""
+    """The worker processes of this process.
+
+    Attributes:
+      changed: held for each change, and told of it.
+      jobs: the jobs that are open, by number.
+      error: why the workers have ended; None while they may run.
+    """
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
         self.jobs: dict[int, Job] = {}
-        self.error: RunFailed | None = None
+        self.error: RunFailed | PeerLost | None = None
         self._workers: list[_Worker] = []
         self._waiting: collections.deque[worker.Rows] = collections.deque()
-        self.closed = False
+        self._listener: threading.Thread | None = None
 
     def start(self, count: int) -> None:
-        """Starts this many workers if they do not run yet."""
+        """Starts this many workers, unless some run: all jobs share those of the first."""
         with self.changed:
             if self._workers or self.error:
                 return
@@ -94,29 +119,45 @@ class Pool:
             self._workers = [_Worker(index, places) for index in range(count)]
             os.close(places)
             atexit.register(self.end)
-            threading.Thread(target=self._listen, name="image workers", daemon=True).start()
+            self._listener = threading.Thread(
+                target=self._listen, name="image workers", daemon=True
+            )
+            self._listener.start()
 
     def end(self) -> None:
         """Ends all workers at once; nobody needs what they are doing."""
+        for one in self._workers:  # first: who sends to one of them may have the lock
+            one.process.kill()
         with self.changed:
-            self.closed = True
-            for one in self._workers:
-                one.process.kill()
-            for one in self._workers:
-                one.process.wait()
+            self._finish(RunFailed("the processes that read images have been ended."))
+        if self._listener:
+            self._listener.join()
+
+    def _finish(self, error: RunFailed | PeerLost) -> None:
+        """Ends all workers, and all jobs with an error; the listener closes the connections."""
+        if self.error:
+            return
+        self.error = error
+        for one in self._workers:
+            one.process.kill()
+        for one in self._workers:
+            one.process.wait()
+        atexit.unregister(self.end)
+        self.changed.notify_all()
 
     def processor_secs(self) -> float:
         """Returns the processor time of all workers up to what they have sent last."""
         return float(self._places[:, 2].sum()) / 1e9
 
-    def open(self, job: "Job", memory: int) -> None:
-        """Tells all workers about a job."""
+    def open(self, job: "Job", recipe: bytes, memory: int) -> None:
+        """Tells all workers about a job: its pickled recipe, and the descriptor of its memory."""
         with self.changed:
-            self.jobs[job.number] = job
             for one in self._workers:
                 with self._noticing(one):
-                    one.connection.send(worker.Opening(job.number, job.recipe, job.size))
-                    worker.send_descriptor(one.connection, memory)
+                    worker.send_opening(
+                        one.connection, worker.Opening(job.number, recipe, job.size), memory
+                    )
+            self.jobs[job.number] = job
 
     def close(self, job: "Job") -> None:
         """Takes back what was asked for a job."""
@@ -124,7 +165,7 @@ class Pool:
             self.jobs.pop(job.number, None)
             kept = [rows for rows in self._waiting if rows.job != job.number]
             self._waiting = collections.deque(kept)
-            for one in self._workers if not self.error else ():
+            for one in self._workers:
                 with self._noticing(one):
                     one.connection.send(worker.Closing(job.number))
 
@@ -137,23 +178,23 @@ class Pool:
     def _hand_out(self) -> None:
         for ahead in range(1, _AHEAD + 1):
             for one in self._workers:
-                if self._waiting and one.outstanding < ahead and not self.error:
+                if self._waiting and one.outstanding < ahead:
                     one.outstanding += 1
                     with self._noticing(one):
                         one.connection.send(self._waiting.popleft())
 
     @contextlib.contextmanager
     def _noticing(self, one: _Worker) -> Iterator[None]:
-        """Notices that a worker is dead."""
+        """Notices, while something is sent to a worker, that it is dead."""
         try:
             yield
-        except (EOFError, OSError):
+        except ConnectionError:
             self._died(one)
 
     def _listen(self) -> None:
         """Receives what workers have done, until one dies; runs in a thread of its own."""
         by_connection = {one.connection: one for one in self._workers}
-        while not self.error and not self.closed:
+        while not self.error:
             for ready in connection.wait(list(by_connection)):
                 one = by_connection[ready]  # type: ignore[index]
                 try:
@@ -161,30 +202,43 @@ class Pool:
                 except (EOFError, OSError):
                     with self.changed:
                         self._died(one)
-                    return
+                    break
                 with self.changed:
                     one.outstanding -= 1
                     if job := self.jobs.get(number):
                         job.done[rows] = failures
                     self._hand_out()
                     self.changed.notify_all()
+        with self.changed:
+            for one in self._workers:
+                one.connection.close()
+            self._workers = []
 
     def _died(self, one: _Worker) -> None:
         """Makes every job raise an error that names the image that a dead worker was at."""
-        if self.closed or self.error:
+        if self.error:
             return
-        code = one.process.wait()
+        code = one.exit_code()
         how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
         number, at, _ = (int(n) for n in self._places[self._workers.index(one)])
         job = self.jobs.get(number)
         where = f" at {job.name(at >> 32, at & 0xFFFFFFFF)}" if job else ""
-        for other in self._workers:
-            other.process.kill()
-        self.error = RunFailed(
-            f"a process that reads images ended {how}{where}; see its last lines above. If memory "
-            "was short, give fewer processes (--config.data.workers); otherwise remove the image."
-        )
-        self.changed.notify_all()
+        ended = f"a process that reads images ended {how}{where}"
+        fewer = "give fewer processes (--config.data.workers)"
+        if code == -signal.SIGKILL:  # not by the image
+            self._finish(
+                PeerLost(
+                    f"{ended}, as the system does when memory is short. Run again; if it happens "
+                    f"again, {fewer}."
+                )
+            )
+        else:
+            self._finish(
+                RunFailed(
+                    f"{ended}; see its last lines above. If memory was short, {fewer}; otherwise "
+                    "remove the image."
+                )
+            )
 
 
 _shared = Pool()
@@ -194,7 +248,7 @@ _numbers = itertools.count(1)
 def shared() -> Pool:
     """Returns the pool of this process; a new one if the last has ended."""
     global _shared
-    if _shared.error or _shared.closed:
+    if _shared.error:
         _shared = Pool()
     return _shared
 
@@ -218,14 +272,17 @@ class Job:
         self.done: dict[int, list[worker.Failure]] = {}
         self._rows, self._bytes = rows, rows * recipe.row_bytes()
         self.size = max(batches * self._bytes, 1)
+        packed = _packed(recipe)
         self._pool.start(workers)
         memory = _memory(self.size)
-        self._buffer = mmap.mmap(memory, self.size)
-        self._pool.open(self, memory)
-        os.close(memory)
+        try:
+            self._buffer = mmap.mmap(memory, self.size)
+            self._pool.open(self, packed, memory)
+        finally:
+            os.close(memory)
 
     def arrays(self, slot: int) -> Arrays:
-        """Returns the memory of a batch."""
+        """Returns the memory of a batch: its views, uint8 [rows, (count,) H, W, C] each."""
         return self.recipe.arrays(memoryview(self._buffer), slot * self._bytes, self._rows)
 
     def ask(self, slot: int, parts: dict[int, tuple[int, worker.Images]]) -> None:
@@ -234,10 +291,13 @@ class Job:
         Args:
           slot: the place of the batch in memory.
           parts: number that identifies some rows -> the first row, and image and seed of each.
+
+        Raises:
+          BadInput: the class of an image cannot be imported by workers.
         """
         start = slot * self._bytes
         rows = [
-            worker.Rows(self.number, number, start, self._rows, first, images)
+            worker.Rows(self.number, number, start, self._rows, first, _packed(images))
             for number, (first, images) in parts.items()
         ]
         self._pool.ask(rows)
@@ -246,13 +306,14 @@ class Job:
         """Waits until these rows are filled; returns those that failed.
 
         Raises:
-          RunFailed: a worker has died.
+          PeerLost: a worker was killed (signal 9).
+          RunFailed: a worker has died in another way.
         """
         with self._pool.changed:
             done = self._pool.changed.wait_for(
                 lambda: self._pool.error or all(n in self.done for n in numbers)
             )
-            if isinstance(done, RunFailed):
+            if isinstance(done, Exception):
                 raise done
             return [failure for n in numbers for failure in self.done.pop(n)]
 

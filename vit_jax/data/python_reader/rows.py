@@ -55,7 +55,13 @@ class Recipe:
         return sum(map(math.prod, self.shapes().values()))
 
     def arrays(self, buffer: memoryview | bytearray, start: int, rows: int) -> Arrays:
-        """Returns the views of some rows, as arrays that share memory from byte `start` on."""
+        """Returns the views of some rows, uint8 [rows, (count,) H, W, C]; they share the memory.
+
+        Args:
+          buffer: the memory.
+          start: the byte where they begin.
+          rows: the number of rows.
+        """
         arrays = {}
         for name, shape in self.shapes().items():
             size = rows * math.prod(shape)
@@ -66,14 +72,24 @@ class Recipe:
     def write(self, image: Image, seed: Seed, arrays: Arrays, row: int) -> None:
         """Reads an image and writes its views into a row.
 
+        Args:
+          image: the bytes of a file, uint8 [H, W, C], or where either is stored.
+          seed: the seed of the example.
+          arrays: the views of some rows, uint8 [rows, (count,) H, W, C] each.
+          row: the row to write.
+
         Raises:
           BadImage: it cannot be decoded.
           Unsuitable: it cannot go through the chain.
           BadInput: no image can go through the chain.
           OSError: it cannot be read.
+          StoreLost: its object store does not answer.
         """
         shared: bytes | np.ndarray
         content = shared = stored.read_image(image)
+        if isinstance(content, bytes):
+            for view in self.views:
+                chain.check_files(view.ops)
         drawn = sum(max(view.count, 1) for view in self.views)
         first = next((op for op in self.views[0].ops if isinstance(op, Decode)), None)
         if drawn > 1 and first is not None:

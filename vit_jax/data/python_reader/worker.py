@@ -9,9 +9,13 @@ ends. It imports neither jax nor TensorFlow, and starts in a fraction of a secon
 """
 
 import dataclasses
+import functools
 import mmap
 import os
+import pickle
+import queue
 import socket
+import threading
 import time
 import traceback
 from multiprocessing.connection import Connection
@@ -23,17 +27,17 @@ from vit_jax.data.numpy_ops.draws import Seed
 from vit_jax.data.numpy_ops.resize import Unsuitable
 from vit_jax.data.ops.decode import BadImage
 from vit_jax.data.python_reader.rows import Arrays, Image, Recipe
-from vit_jax.errors import BadInput
+from vit_jax.errors import BadInput, StoreLost
 
 Images = tuple[tuple[Image, Seed], ...]  # each with the seed of its example
 
 
 @dataclasses.dataclass(frozen=True)
 class Opening:
-    """Begins a job. The descriptor of its memory, `size` bytes, follows."""
+    """Begins a job: its `Recipe`, pickled. The descriptor of its memory, `size` bytes, follows."""
 
     job: int
-    recipe: Recipe
+    recipe: bytes
     size: int
 
 
@@ -47,7 +51,7 @@ class Rows:
       start: where the memory of the batch begins.
       batch: the number of rows of the batch.
       first: the first of these rows.
-      images: the image of each row, and its seed.
+      images: the image of each row, and its seed: `Images`, pickled.
     """
 
     job: int
@@ -55,7 +59,7 @@ class Rows:
     start: int
     batch: int
     first: int
-    images: Images
+    images: bytes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,8 +76,9 @@ class Failure:
     Attributes:
       row: the row of the batch.
       kind: `image`: it cannot be decoded; `read`: it cannot be read; `chain`: it does not go
-        through the chain; `input`: no image could; `bug`: any other error.
-      reason: some words; for `input`, the whole message; for `bug`, a traceback.
+        through the chain; `input`: no image could; `store`: the object store does not answer;
+        `bug`: any other error.
+      reason: some words; for `input` and `store`, the whole message; for `bug`, a traceback.
     """
 
     row: int
@@ -95,23 +100,61 @@ def fill(recipe: Recipe, image: Image, seed: Seed, arrays: Arrays, row: int) -> 
         return Failure(row, "chain", str(e))
     except BadInput as e:
         return Failure(row, "input", str(e))
+    except StoreLost as e:
+        return Failure(row, "store", str(e))
     except OSError as e:
         return Failure(row, "read", e.strerror or str(e))
     except Exception:
         return Failure(row, "bug", traceback.format_exc())
 
 
-def send_descriptor(connection: Connection, descriptor: int) -> None:
-    """Sends a descriptor to the process at the other end."""
-    with socket.socket(fileno=os.dup(connection.fileno())) as line:
-        socket.send_fds(line, [b"d"], [descriptor])
+def not_importable(error: Exception) -> str:
+    """Returns the message for an op or image that is not pickled, or unpickled, with this error."""
+    return (
+        f"data.reader=python: worker processes cannot import an op or image of yours ({error}); "
+        "put its class into a module of its own, not into a function or the program itself."
+    )
 
 
-def receive_descriptor(connection: Connection) -> int:
-    """Returns the descriptor that comes next."""
-    with socket.socket(fileno=os.dup(connection.fileno())) as line:
+def send_opening(connection: Connection, opening: Opening, memory: int) -> None:
+    """Sends the beginning of a job, and the descriptor of its memory."""
+    connection.send(opening)
+    line = socket.socket(fileno=connection.fileno())
+    try:
+        socket.send_fds(line, [b"d"], [memory])
+    finally:
+        line.detach()
+
+
+def _receive(connection: Connection, orders: "queue.SimpleQueue[Any]") -> None:
+    """Takes in orders at any time, so that whoever sends them never waits for this process.
+
+    Maps the memory of jobs. Ends the process when the connection ends.
+    """
+    try:
+        while True:
+            try:
+                order = connection.recv()
+            except (EOFError, OSError):
+                os._exit(0)
+            buffer = _mapped(connection, order.size) if isinstance(order, Opening) else None
+            orders.put((order, buffer))
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
+
+
+def _mapped(connection: Connection, size: int) -> mmap.mmap:
+    """Returns the memory whose descriptor comes next."""
+    line = socket.socket(fileno=connection.fileno())
+    try:
         _, descriptors, _, _ = socket.recv_fds(line, 1, 1)
-    return descriptors[0]
+    finally:
+        line.detach()
+    try:
+        return mmap.mmap(descriptors[0], size)
+    finally:
+        os.close(descriptors[0])
 
 
 def main(descriptor: int, places: int, index: int) -> None:
@@ -124,29 +167,40 @@ def main(descriptor: int, places: int, index: int) -> None:
       index: the number of this worker.
     """
     place = np.frombuffer(mmap.mmap(places, 0), np.int64).reshape(-1, 3)[index]
-    jobs: dict[int, tuple[Recipe, mmap.mmap]] = {}
-    with Connection(descriptor) as connection:
-        try:
-            while True:
-                _act(connection.recv(), connection, jobs, place)
-        except (EOFError, ConnectionError):
-            pass
+    jobs: dict[int, tuple[bytes, mmap.mmap]] = {}
+    orders: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    connection = Connection(descriptor)
+    threading.Thread(target=_receive, args=(connection, orders), daemon=True).start()
+    while True:
+        order, buffer = orders.get()
+        if isinstance(order, Opening):
+            jobs[order.job] = order.recipe, buffer
+        elif isinstance(order, Closing):
+            jobs.pop(order.job, None)
+        else:
+            failures = _filled(order, *jobs[order.job], place) if order.job in jobs else []
+            place[:] = 0, 0, time.process_time_ns()
+            try:
+                connection.send((order.job, order.number, failures))
+            except ConnectionError:
+                return
 
 
-def _act(order: Any, connection: Connection, jobs: dict[int, Any], place: np.ndarray) -> None:
-    if isinstance(order, Opening):
-        memory = receive_descriptor(connection)
-        jobs[order.job] = order.recipe, mmap.mmap(memory, order.size)
-        os.close(memory)
-    elif isinstance(order, Closing):
-        del jobs[order.job]
-    else:
-        recipe, buffer = jobs[order.job]
-        arrays = recipe.arrays(buffer, order.start, order.batch)
-        failures = []
-        for row, (image, seed) in enumerate(order.images, order.first):
-            place[:2] = order.job, order.number << 32 | row
-            failure = fill(recipe, image, seed, arrays, row)
-            failures += [failure] if failure else []
-        place[:] = 0, 0, time.process_time_ns()
-        connection.send((order.job, order.number, failures))
+_recipe = functools.lru_cache(16)(pickle.loads)
+
+
+def _filled(rows: Rows, recipe: bytes, buffer: mmap.mmap, place: np.ndarray) -> list[Failure]:
+    """Fills rows and returns the failures; stops at one that ends the job for certain."""
+    try:
+        how, images = _recipe(recipe), pickle.loads(rows.images)
+    except Exception as e:  # whatever the import of a module raises
+        return [Failure(rows.first, "input", not_importable(e))]
+    arrays = how.arrays(memoryview(buffer), rows.start, rows.batch)
+    failures = []
+    for row, (image, seed) in enumerate(images, rows.first):
+        place[:2] = rows.job, rows.number << 32 | row
+        if failure := fill(how, image, seed, arrays, row):
+            failures.append(failure)
+            if failure.kind != "image":
+                break
+    return failures

@@ -23,7 +23,7 @@ from vit_jax.storage import files as storage
 
 FILE = "origin.json"
 OTHER = "other"  # see `Origin`
-_PLACES = ("seed", "init", "data.source")  # keys that a user must often set
+_PLACES = ("seed", "init", "data.source", "data.reader")  # keys that a user must often set
 # Packages that can affect a run's numbers; the versions of the installed ones are recorded.
 _PACKAGES = (
     "vit_jax", "jax", "jaxlib", "libtpu", "jax-cuda12-plugin", "jax-cuda13-plugin", "flax", "optax",
@@ -91,7 +91,7 @@ def recipe(spec: str, overrides: Sequence[str]) -> Recipe | None:
 def changed(recipe: Recipe, config: sections.Config) -> list[str]:
     """Returns the keys whose override gives a run other results than the recipe describes.
 
-    Seeds, and the places of data and weights, do not count.
+    Seeds, and where data and weights are and who reads them, do not count.
     """
     given = {key: _as_json(x) for key, x in config_lib.flatten(config)}
     keys = (one.removeprefix("--config.").partition("=")[0] for one in recipe.overrides)

@@ -153,6 +153,7 @@ def make_train_step(
     ema_decay: float = 0.0,
     ema_warmup: bool = False,
     norm_of_change: bool = False,
+    climb: Callable[[PyTree, PyTree], PyTree] | None = None,
 ) -> Callable[[TrainState, Batch, jax.Array], _Stepped]:
     """Returns the function (state, batch, key) -> (state after one update, its metrics).
 
@@ -165,6 +166,9 @@ def make_train_step(
       ema_warmup: whether d is `warmed_up`.
       norm_of_change: whether `update_norm` is that of the parameters after the step minus those
         before. The norm of updates costs a TPU another pass, that of the change a CPU a copy.
+      climb: (parameters, gradients) -> the parameters at which the gradients of the update are
+        taken, in a second pass over the same batch with the same draws, as `optim.sam` does. The
+        metrics of the objective are those of the first pass; `grad_norm` is that of the second.
 
     Returns:
       A function for `jax.jit`. Its metrics are float32 []: `METRICS` of the objective, as means
@@ -181,12 +185,19 @@ def make_train_step(
         if accumulation > 1:
             batch = micro_batches(batch, accumulation)
             keys = jax.vmap(functools.partial(jax.random.fold_in, keys))(jnp.arange(accumulation))
-            batch = objective.relate(network, state.params, state.kept, batch, keys)
 
         def sums_of(params: PyTree, micro: Batch, micro_key: jax.Array) -> Sums:
             return objective.sums(network, params, state.kept, micro, drawn, micro_key)
 
-        grads, sums = mean_gradients(sums_of, state.params, batch, keys, count)
+        def gradients(params: PyTree) -> tuple[PyTree, Sums]:
+            related = batch
+            if accumulation > 1:
+                related = objective.relate(network, params, state.kept, batch, keys)
+            return mean_gradients(sums_of, params, related, keys, count)
+
+        grads, sums = gradients(state.params)
+        if climb is not None:
+            grads, _ = gradients(climb(state.params, grads))
         decay = warmed_up(ema_decay, state.step) if ema_warmup else ema_decay
         updates, after = _updated(state, grads, tx, decay)
         if state.kept is not None:

@@ -73,6 +73,26 @@ def mean_gradients(
     return jax.lax.scan(one, start, (batch, keys))[0]
 
 
+def _gradients(
+    objective: Objective,
+    network: Network,
+    kept: PyTree,
+    batch: Batch,
+    drawn: PyTree,
+    keys: jax.Array,
+    count: jax.Array,
+    params: PyTree,
+) -> tuple[PyTree, Sums]:
+    """Returns `mean_gradients` of an objective at some parameters; several keys: micro-batches."""
+    if keys.ndim:
+        batch = objective.relate(network, params, kept, batch, keys)
+
+    def sums_of(params: PyTree, micro: Batch, micro_key: jax.Array) -> Sums:
+        return objective.sums(network, params, kept, micro, drawn, micro_key)
+
+    return mean_gradients(sums_of, params, batch, keys, count)
+
+
 @jax.named_scope("optimizer")
 def _updated(
     state: TrainState,
@@ -185,19 +205,10 @@ def make_train_step(
         if accumulation > 1:
             batch = micro_batches(batch, accumulation)
             keys = jax.vmap(functools.partial(jax.random.fold_in, keys))(jnp.arange(accumulation))
-
-        def sums_of(params: PyTree, micro: Batch, micro_key: jax.Array) -> Sums:
-            return objective.sums(network, params, state.kept, micro, drawn, micro_key)
-
-        def gradients(params: PyTree) -> tuple[PyTree, Sums]:
-            related = batch
-            if accumulation > 1:
-                related = objective.relate(network, params, state.kept, batch, keys)
-            return mean_gradients(sums_of, params, related, keys, count)
-
-        grads, sums = gradients(state.params)
+        at = functools.partial(_gradients, objective, network, state.kept, batch, drawn, keys, count)
+        grads, sums = at(state.params)
         if climb is not None:
-            grads, _ = gradients(climb(state.params, grads))
+            grads, _ = at(climb(state.params, grads))
         decay = warmed_up(ema_decay, state.step) if ema_warmup else ema_decay
         updates, after = _updated(state, grads, tx, decay)
         if state.kept is not None:

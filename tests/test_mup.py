@@ -136,10 +136,10 @@ WIDTHS = (64, 128, 256, 512, 1024)
 
 
 @functools.lru_cache
-def sizes(name: str, rate: float, with_mup: bool):
+def sizes(name: str, rate: float, with_mup: bool, widths=WIDTHS):
     """How far a few steps move each block's output and the logits, by width: [widths, 3]."""
     found = []
-    for width in WIDTHS:
+    for width in widths:
         base = {"mup_base_width": 64} if with_mup else {}
         cfg = variants.config(
             variant="Ti/8", width=width, mlp=2 * width, heads=4, depth=2, classes=10,
@@ -150,8 +150,9 @@ def sizes(name: str, rate: float, with_mup: bool):
         params = model.init(jax.random.key(1), images)["params"]
         options = OPTIONS[name] | ({"momentum": 0.0} if name == "sgd" else {})
         tx = optimizers.make_optimizer(
-            params, lambda _: rate, name=name, widening=width / 64 if with_mup else 0.0, **options
-        )
+            params, lambda _: rate, name=name, widening=width / 64 if with_mup else 0.0,
+            freeze=["embedding/.*", "posemb"], **options,
+        )  # fmt: skip
 
         def outputs(params, model=model, images=images):
             logits, kept = model.apply(
@@ -177,11 +178,13 @@ def sizes(name: str, rate: float, with_mup: bool):
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("name, rate", [("adamw", 3e-3), ("muon", 3e-3)])
-def test_coordinates_move_as_far_at_every_width_with_mup_and_farther_without(name, rate):
-    """Sixteen times the width: figure 5 of the paper, on two blocks and four steps."""
-    flat, grown = sizes(name, rate, True), sizes(name, rate, False)
-    slope = np.polyfit(np.log(WIDTHS), np.log(flat), 1)[0]
-    steep = np.polyfit(np.log(WIDTHS), np.log(grown), 1)[0]
-    assert np.abs(slope).max() < 0.15, (slope, flat)
-    assert steep.min() > 0.3, (steep, grown)
+@pytest.mark.parametrize("name, widths", [("adamw", WIDTHS), ("muon", WIDTHS[:3])])
+def test_coordinates_move_as_far_at_every_width_with_mup_and_farther_without(name, widths):
+    """As figure 5 of the paper, on two blocks and four steps; what AdamW grows by is 1, Muon 1/2.
+
+    Patches and positions are frozen: they move tokens as far at every width in any case.
+    """
+    flat, grown = (sizes(name, 3e-3, on, widths) for on in (True, False))
+    slope, steep = (np.polyfit(np.log(widths), np.log(moved), 1)[0] for moved in (flat, grown))
+    assert np.abs(slope).max() < 0.12, (slope, flat)
+    assert steep.min() > 0.35, (steep, grown)

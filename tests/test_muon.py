@@ -12,9 +12,11 @@ import optax
 import pytest
 import tiny
 from test_optim import OPTIONS, make, run
-from test_train_step import rules_of
+from test_train_step import batch, rules_of
 
 from vit_jax import sharding, tree
+from vit_jax.build import program
+from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput
 from vit_jax.models import variants
 from vit_jax.optim import muon
@@ -169,3 +171,46 @@ def test_devices_share_the_iterations_and_find_the_updates_of_one(shape):
         seen += len(owners)
         assert [leaf.sharding] == [places[p] for p in owners] or not owners, path
     assert seen == len(places)
+
+
+def losses(shape: tuple[int, ...], **settings):
+    """Losses of four steps of a run's program on a mesh."""
+    overrides = {
+        "model.variant": "Ti/4", "model.width": 32, "model.mlp": 64, "model.depth": 3,
+        "model.heads": 4, "data.image_size": 8, "batch_size": 16, "schedule.lr": 0.02,
+        **dict(zip((f"mesh.{axis}" for axis in sharding.MESH_AXES), shape, strict=True)),
+        **settings,
+    }  # fmt: skip
+    words = [f"--config.{key}={value}" for key, value in overrides.items()]
+    config, devices = config_lib.load("configs/base.py", words), jax.devices()[: math.prod(shape)]
+    made, found = program.make(config, classes=7, examples=64, devices=devices), []
+    state = made.init()
+    for seed in range(4):
+        given = jax.device_put(batch(16, seed, 8, 8, 7), made.batch_sharding)
+        state, measured = made.step(state, given, made.step_key)
+        found.append(float(measured["loss"]))
+    return np.array(found)
+
+
+@pytest.mark.parametrize(
+    "name, rate",
+    [
+        pytest.param("muon", 0.02, marks=pytest.mark.integration),
+        pytest.param("lion", 2e-3, marks=pytest.mark.slow),
+        pytest.param("adamw", 0.02, marks=pytest.mark.slow),
+    ],
+)
+def test_losses_with_sam_and_mup_are_equal_on_meshes_in_loops_and_with_accumulation(name, rate):
+    settings = {
+        "optimizer.name": name, "optimizer.sam.rho": 0.05, "schedule.lr": rate,
+        "model.mup_base_width": 16,
+    }  # fmt: skip
+    expected = losses((1, 1, 1, 1), **settings)
+    assert expected[0] - expected[-1] > 0.05 or np.ptp(expected) > 0.05  # it learns
+    others = [
+        losses((1, 8, 1, 1), **settings),
+        losses((1, 2, 2, 2), **settings | {"accumulation": 2}),
+        losses((1, 1, 1, 1), **settings | {"model.scan": False, "accumulation": 4}),
+    ]
+    for found in others:
+        np.testing.assert_allclose(found, expected, rtol=1e-5)

@@ -205,7 +205,9 @@ def make_train_step(
         if accumulation > 1:
             batch = micro_batches(batch, accumulation)
             keys = jax.vmap(functools.partial(jax.random.fold_in, keys))(jnp.arange(accumulation))
-        at = functools.partial(_gradients, objective, network, state.kept, batch, drawn, keys, count)
+        at = functools.partial(
+            _gradients, objective, network, state.kept, batch, drawn, keys, count
+        )
         grads, sums = at(state.params)
         if climb is not None:
             grads, _ = at(climb(state.params, grads))

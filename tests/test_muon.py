@@ -20,6 +20,7 @@ from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput
 from vit_jax.models import variants
 from vit_jax.optim import muon
+from vit_jax.step import state as state_lib
 
 RATE = 0.01
 SETTINGS = {**OPTIONS["muon"], "momentum": 0.95}
@@ -174,7 +175,7 @@ def test_devices_share_the_iterations_and_find_the_updates_of_one(shape):
 
 
 def losses(shape: tuple[int, ...], **settings):
-    """Losses of four steps of a run's program on a mesh."""
+    """Losses of four steps of a run's program on a mesh, on the same images."""
     overrides = {
         "model.variant": "Ti/4", "model.width": 32, "model.mlp": 64, "model.depth": 3,
         "model.heads": 4, "data.image_size": 8, "batch_size": 16, "schedule.lr": 0.02,
@@ -184,9 +185,11 @@ def losses(shape: tuple[int, ...], **settings):
     words = [f"--config.{key}={value}" for key, value in overrides.items()]
     config, devices = config_lib.load("configs/base.py", words), jax.devices()[: math.prod(shape)]
     made, found = program.make(config, classes=7, examples=64, devices=devices), []
-    state = made.init()
-    for seed in range(4):
-        given = jax.device_put(batch(16, seed, 8, 8, 7), made.batch_sharding)
+    params = tiny.params(variants.of(config.model, 7), 8, 8)
+    state = state_lib.from_params(params, made.tx, ema=False)
+    state = jax.device_put(state, jax.tree.map(lambda x: x.sharding, made.abstract))
+    for _ in range(4):
+        given = jax.device_put(batch(16, 0, 8, 8, 7), made.batch_sharding)
         state, measured = made.step(state, given, made.step_key)
         found.append(float(measured["loss"]))
     return np.array(found)
@@ -197,7 +200,7 @@ def losses(shape: tuple[int, ...], **settings):
     [
         pytest.param("muon", 0.02, marks=pytest.mark.integration),
         pytest.param("lion", 2e-3, marks=pytest.mark.slow),
-        pytest.param("adamw", 0.02, marks=pytest.mark.slow),
+        pytest.param("adamw", 5e-3, marks=pytest.mark.slow),
     ],
 )
 def test_losses_with_sam_and_mup_are_equal_on_meshes_in_loops_and_with_accumulation(name, rate):
@@ -206,7 +209,7 @@ def test_losses_with_sam_and_mup_are_equal_on_meshes_in_loops_and_with_accumulat
         "model.mup_base_width": 16,
     }  # fmt: skip
     expected = losses((1, 1, 1, 1), **settings)
-    assert expected[0] - expected[-1] > 0.05 or np.ptp(expected) > 0.05  # it learns
+    assert expected[0] - expected[-1] > 0.02  # it learns
     others = [
         losses((1, 8, 1, 1), **settings),
         losses((1, 2, 2, 2), **settings | {"accumulation": 2}),

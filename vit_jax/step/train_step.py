@@ -186,9 +186,8 @@ def make_train_step(
       ema_warmup: whether d is `warmed_up`.
       norm_of_change: whether `update_norm` is that of the parameters after the step minus those
         before. The norm of updates costs a TPU another pass, that of the change a CPU a copy.
-      climb: (parameters, gradients) -> the parameters at which the gradients of the update are
-        taken, in a second pass over the same batch with the same draws, as `optim.sam` does. The
-        metrics of the objective are those of the first pass; `grad_norm` is that of the second.
+      climb: (parameters, gradients) -> the parameters for a second pass over the same batch with
+        the same draws, see `optim.sam`. Its gradients make the update and `grad_norm`.
 
     Returns:
       A function for `jax.jit`. Its metrics are float32 []: `METRICS` of the objective, as means

@@ -74,6 +74,8 @@ def test_state_and_products_of_other_optimizers_count():
 def test_sam_computes_moves_and_sends_twice():
     once, twice = small(mesh__tensor=2), small(mesh__tensor=2, optimizer__sam__rho=0.05)
     assert estimate.step_flops(twice) == 2 * estimate.step_flops(once)
+    products = [made.lower_step().as_text().count("dot_general") for made in (once, twice)]
+    assert products[1] == 2 * products[0]
     assert estimate.state_bytes(twice) == estimate.state_bytes(once)
     params = estimate._tree_bytes(once.abstract.params)
     assert estimate.peak_bytes(twice) - estimate.peak_bytes(once) == params

@@ -217,3 +217,5 @@ def test_losses_with_sam_and_mup_are_equal_on_meshes_in_loops_and_with_accumulat
     ]
     for found in others:
         np.testing.assert_allclose(found, expected, rtol=1e-5)
+    for off in ({"optimizer.sam.rho": 0.0}, {"model.mup_base_width": 32}):
+        assert not np.allclose(losses((1, 1, 1, 1), **settings | off), expected, rtol=1e-3), off

@@ -31,6 +31,13 @@ OPTIONS = {
     "randaug": ("--config.data.train_ops=randaug(1, 10)",),
     "bf16": ("--config.model.dtype=bfloat16", "--config.optimizer.adamw.mu_dtype=bfloat16"),
 }
+OPTIMIZERS = {
+    "muon": ("--config.optimizer.name=muon", "--config.optimizer.weight_decay=0.1"),
+    "lion": ("--config.optimizer.name=lion", "--config.schedule.lr=1e-4"),
+    "sam": ("--config.optimizer.sam.rho=0.05",),
+    "mup": ("--config.model.mup_base_width=64",),
+    "mesh": ("--config.mesh.fsdp=2", "--config.mesh.tensor=2", "--config.model.heads=2"),
+}
 # A combination is the names of its options; none is "plain".
 MATRIX = [
     "+".join(names) or "plain"
@@ -56,7 +63,8 @@ CUT = 2  # what is left of a run after a crash: a checkpoint, rows of later step
 def arguments(combination: str) -> list[str]:
     """Returns the arguments of a run of six steps."""
     names = [] if combination == PLAIN else combination.split("+")
-    return [*STEPS, *(argument for name in names for argument in OPTIONS[name])]
+    options = OPTIONS | OPTIMIZERS
+    return [*STEPS, *(argument for name in names for argument in options[name])]
 
 
 def cut(whole: Path, copy: Path) -> None:

@@ -58,6 +58,34 @@ def test_state_is_what_lies_on_one_device():
     assert whole / 8 < split < whole / 8 * 1.05
 
 
+def test_state_and_products_of_other_optimizers_count():
+    count = parameters(small())
+    one_moment = 8 * count + 2 * 4  # parameters and momentum, two counters
+    assert estimate.state_bytes(small(optimizer__name="lion")) == one_moment + 4
+    made = small(optimizer__name="muon")
+    kernels = 2 * 12 * 128**2  # of two blocks; the rest has a second moment
+    counters = estimate.state_bytes(made) - (8 * count + 4 * (count - kernels))
+    assert 0 < counters < 50
+    # An iteration of four square kernels and two of 128 x 512; a layer for one of eight devices.
+    products = 5 * (4 * 6 * 128**3 + 2 * 128**2 * (4 * 512 + 2 * 128))
+    assert estimate.step_flops(made) - estimate.step_flops(small()) == products
+
+
+def test_sam_computes_moves_and_sends_twice():
+    once, twice = small(mesh__tensor=2), small(mesh__tensor=2, optimizer__sam__rho=0.05)
+    assert estimate.step_flops(twice) == 2 * estimate.step_flops(once)
+    products = [made.lower_step().as_text().count("dot_general") for made in (once, twice)]
+    assert products[1] == 2 * products[0]
+    assert estimate.state_bytes(twice) == estimate.state_bytes(once)
+    params = estimate._tree_bytes(once.abstract.params)
+    assert estimate.peak_bytes(twice) - estimate.peak_bytes(once) == params
+    moved = estimate.moved_bytes(once) - 2 * estimate.state_bytes(once)
+    assert estimate.moved_bytes(twice) - estimate.moved_bytes(once) == moved + params
+    for axes, kinds in estimate.collectives(once).items():
+        for kind, size in kinds.items():
+            assert estimate.collectives(twice)[axes][kind] == 2 * size
+
+
 def test_parameters_are_no_activations_where_layers_are_apart(monkeypatch):
     kept = estimate.saved_bytes(small())
     monkeypatch.setitem(execution._UNROLLED_ABOVE, "cpu", 0)

@@ -45,6 +45,18 @@ def test_continued_equals_uninterrupted(tmp_path, combination):
     assert_equal(tmp_path / "whole", tmp_path / "cut")
 
 
+@pytest.mark.parametrize(
+    "combination",
+    [
+        pytest.param("muon+sam+mup+mesh+accumulation+mixup", marks=pytest.mark.integration),
+        pytest.param("lion+sam+ema", marks=slow),
+    ],
+)
+def test_continued_equals_uninterrupted_with_other_optimizers(tmp_path, combination):
+    whole_and_cut(tmp_path, combination)
+    assert_equal(tmp_path / "whole", tmp_path / "cut")
+
+
 @pytest.mark.integration
 def test_continued_equals_uninterrupted_in_two_processes(tmp_path):
     in_two_processes(tmp_path, ALL)

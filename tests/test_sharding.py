@@ -196,6 +196,16 @@ OPTIONS = {
         "accumulator_dtype": "bfloat16",
     },
     "lamb": {"b1": 0.9, "b2": 0.99, "eps": 1e-6},
+    "lion": {"b1": 0.9, "b2": 0.99, "mu_dtype": "bfloat16"},
+    "muon": {
+        "momentum": 0.95,
+        "iterations": 5,
+        "rms": 0.2,
+        "b1": 0.9,
+        "b2": 0.95,
+        "eps": 1e-8,
+        "mu_dtype": "bfloat16",
+    },
 }
 
 
@@ -238,7 +248,7 @@ def test_moments_and_average_are_placed_as_their_parameters(name, scan):
             assert list(place.spec) in [spec[:k] + spec[k + 1 :] for k in range(len(spec))], path
         else:
             assert place.is_fully_replicated, path
-    full_copies = {"adamw": 2, "lamb": 2, "sgd": 1, "adafactor": 1}[name]
+    full_copies = 2 if name in ("adamw", "lamb") else 1
     assert seen >= full_copies * len(shapes)
 
 

@@ -181,7 +181,7 @@ def test_a_value_that_was_given_is_carried_over(key, value, flags):
         ("per_device_train_batch_size", "32", "multiply by the numbers of devices"),
         ("save_steps", "0.1", "checkpoint.every='N steps', where N is a whole number"),
         ("max_steps", "-1", "--config.length='N steps', where N is a whole number"),
-        ("optimizer", "Lion", "most ViTs are trained with adamw"),
+        ("optimizer", "Shampoo", "most ViTs are trained with adamw"),
         ("loss", "KLDivLoss", "NAME is one of softmax, sigmoid"),
         ("device", "mps", "NAME is one of auto, cpu, gpu, tpu"),
         ("betas", "0.9", "where B1 and B2 are at least 0 and below 1"),

@@ -171,7 +171,7 @@ def test_numbers_replace_those_of_the_variant():
     assert config("B/16", 10) == vit.ViTConfig(16, 768, 12, 3072, 12, 10)  # the rest is default
     given = {"depth": 3, "heads": 6, "width": 36, "mlp": 50, "gelu": "erf", "ln_epsilon": 1e-5}
     given |= {"pool": "gap", "posemb": "learned2d", "posemb_at": "every", "registers": 4}
-    given |= {"posemb_std": 0.03}
+    given |= {"posemb_std": 0.03, "mup_base_width": 24}
     given |= {"representation": 5, "head_bias": -3.0, "dropout": 0.1, "attention_dropout": 0.2}
     given |= {"drop_path": 0.3, "dtype": "bfloat16", "scan": False, "remat": "dots"}
     found = config("B/16", 10, **given)
@@ -451,7 +451,7 @@ NUMBERS = [
 
 @pytest.mark.parametrize("field", NUMBERS)
 def test_negative_numbers_are_bad_input_and_biases_are_not(field):
-    assert len(NUMBERS) == 16
+    assert len(NUMBERS) == 17
     for variant in ("B/16", "BiT-R50x1", "Mixer-B/16"):
         with pytest.raises(BadInput, match=rf"model\.{field}=-1"):
             variants.config(variant=variant, classes=3, **{field: -1})
@@ -473,6 +473,7 @@ TAKEN = {
     "posemb": ("sincos2d", "vh"),
     "posemb_at": ("every", "vh"),
     "posemb_std": (0.03, "vh"),
+    "mup_base_width": (64, "v"),
     "registers": (4, "vh"),
     "representation": (9, "vh"),
     "head_bias": (-10.0, "vhbm"),

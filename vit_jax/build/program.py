@@ -23,7 +23,7 @@ from vit_jax.config import images as images_lib
 from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput
 from vit_jax.models import variants
-from vit_jax.optim import optimizers, schedules
+from vit_jax.optim import optimizers, sam, schedules
 from vit_jax.runtime import compile_ahead
 from vit_jax.step import state, train_step
 from vit_jax.step.objective import PARAMETERS, Network, Objective
@@ -143,9 +143,14 @@ class Program:
         }
 
     @property
+    def passes(self) -> int:
+        """How often a step computes gradients: twice with SAM."""
+        return 2 if self.config.optimizer.sam.rho else 1
+
+    @property
     def step_flops(self) -> int:
         """The FLOPs of one example in a training step, without recomputation."""
-        return _step_flops(self.objective, self.model.cfg, self.images)
+        return self.passes * _step_flops(self.objective, self.model.cfg, self.images)
 
     def lower_step(self) -> jax.stages.Lowered:
         """Lowers the train step, for compilation ahead of time."""
@@ -238,13 +243,13 @@ def make(
     chosen = _execution(config, objective, objective.model(cfg), rules, steps, platform)
     init_params = _initialiser(chosen.cfg, objective, images_lib.of(config.data))
     params = jax.eval_shape(init_params, _key_shape())
-    rates, tx = _optimizer(config, params, steps)
+    rates, tx = _optimizer(config, params, steps, _widening(config, chosen.cfg), rules)
     state_options = {"ema": config.ema.decay > 0, "keep": objective.kept}
     create = functools.partial(state.create, init_params, tx, **state_options)
     abstract = _placed(create, params, objective.AXES | variants.axes(chosen.cfg), rules)
     places = jax.tree.map(lambda x: x.sharding, abstract)
     everywhere, model = rules.replicated, variants.make(chosen.cfg, rules)
-    step, *evaluation = _step_functions(config, objective, model, tx, platform)
+    step, *evaluation = _step_functions(config, objective, model, tx, params, platform)
     jitted = functools.partial(jax.jit, compiler_options=compile_ahead.options(platform))
     eval_step, scores_step = (jitted(one, out_shardings=everywhere) for one in evaluation)
     return Program(
@@ -335,12 +340,27 @@ def schedule(section: sections.Schedule, steps: timeline.Steps) -> schedules.Sch
     return schedules.make_schedule(total_steps=steps.total, **arguments)
 
 
+def _widening(config: sections.Config, cfg: variants.Config) -> float:
+    """Returns the width of a model over that of the base model of muP; 0 without muP."""
+    base = config.model.mup_base_width
+    return cfg.width / base if base else 0.0  # type: ignore[attr-defined]  # only ViTs have muP
+
+
 def _optimizer(
-    config: sections.Config, params: Any, steps: timeline.Steps
+    config: sections.Config,
+    params: Any,
+    steps: timeline.Steps,
+    widening: float,
+    rules: sharding.Rules,
 ) -> tuple[schedules.Schedule, optimizers.Transform]:
     rates, multipliers = schedule(config.schedule, steps), config.optimizer.decay.multipliers
     tx = optimizers.make_optimizer(
-        params, rates, decay_multipliers=multipliers, **frozen.arguments(config.optimizer)
+        params,
+        rates,
+        decay_multipliers=multipliers,
+        widening=widening,
+        rules=rules,
+        **frozen.arguments(config.optimizer),
     )
     return rates, train_step.skipping(tx) if config.skip_non_finite else tx
 
@@ -359,6 +379,7 @@ def _step_functions(
     objective: Objective,
     model: variants.Model,
     tx: optimizers.Transform,
+    params: Any,
     platform: str,
 ) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
     """Returns (train step, evaluation step, evaluation step with scores).
@@ -374,6 +395,7 @@ def _step_functions(
         ema_decay=config.ema.decay,
         ema_warmup=config.ema.warmup,
         norm_of_change=platform == "tpu",
+        climb=sam.climbing(params, config.optimizer.sam.rho, config.optimizer.freeze),
     )
 
     def evaluation(sums: Callable[..., Any]) -> Callable[..., Any]:

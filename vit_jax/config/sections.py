@@ -11,7 +11,8 @@ A section with `name` has one sub-section for each choice. Only the chosen one c
 A duration is text: a number and `steps`, `epochs`, `examples` or `percent` (of `length`). "0" means
 never. The keys of a section are the keyword arguments of one function.
 
-Imports only `schema`. Start from `Config`.
+Imports only `schema`, and `optimizer_sections`, which declares optimizers and schedules. Start from
+`Config`.
 """
 
 import re
@@ -20,6 +21,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from vit_jax.config import schema
+from vit_jax.config.optimizer_sections import Dtype as Dtype
+from vit_jax.config.optimizer_sections import Optimizer, Schedule
 from vit_jax.config.schema import MOST, Range, how_often, inside, results, where
 
 # Choices that other rooms name too.
@@ -27,7 +30,6 @@ BadImages = Literal["error", "skip"]
 Cache = Literal["none", "raw", "decoded"]
 ReaderName = Literal["tf", "python"]
 Attention = Literal["auto", "plain", "fused"]
-Dtype = Literal["float32", "bfloat16"]
 Compute = Literal["float32", "bfloat16_products", "bfloat16"]
 EpsilonIn = Literal["std", "variance"]
 Gelu = Literal["tanh", "erf"]
@@ -80,6 +82,9 @@ class Model:
         "stem", "every: a table per layer; shared: one table in all layers")
     posemb_std: float = results(
         0.02, "deviation of learned1d and learned2d at the start; big_vision: 1/sqrt(D)", _EPSILON)
+    mup_base_width: int = results(
+        0, "ViT: width at which the learning rate was found, for muP (docs/optimizers.md); 0: off",
+        _WIDTH)
     registers: int = results(0, "number of extra tokens that belong to no patch", Range(0, 2**16))
     representation: int = results(0, "width of the tanh layer before the head; 0: no layer", _WIDTH)
     head_bias: float = results(
@@ -178,110 +183,6 @@ class Mixup:
     """Mixing of the images of a batch; if both are set, they take turns."""
     alpha: float = results(0.0, "mix pairs of images by Beta(alpha, alpha); 0: off", _NOT_NEGATIVE)
     cutmix: float = results(0.0, "alpha of CutMix; 0: off", _NOT_NEGATIVE)
-
-
-@dataclass(frozen=True)
-class Adamw:
-    """Adam (arXiv:1412.6980) with decay apart from the moments."""
-    b1: float = results(0.9, "decay of the first moment", _RATE)
-    b2: float = results(0.999, "decay of the second moment", _RATE)
-    eps: float = results(1e-8, "added to the root of the second moment", _EPS)
-    mu_dtype: Dtype = results("float32", "dtype of the first moment")
-
-
-@dataclass(frozen=True)
-class Sgd:
-    """Stochastic gradient descent with momentum."""
-    momentum: float = results(0.9, "factor on the previous momentum", _RATE)
-    nesterov: bool = results(False, "use Nesterov momentum")
-    accumulator_dtype: Dtype = results("bfloat16", "dtype of the momentum")
-
-
-@dataclass(frozen=True)
-class Adafactor:
-    """Adafactor as for ViT-G (arXiv:2106.04560)."""
-    momentum: float = results(0.9, "momentum of the update, without bias correction", _RATE)
-    beta2_cap: float = results(0.999, "upper bound of the decay 1 - t^-0.8", Range(0, 1))
-    min_factored: int = results(32, "smallest dimension that is factored", _POSITIVE)
-    accumulator_dtype: Dtype = results("bfloat16", "dtype of the momentum")
-
-
-@dataclass(frozen=True)
-class Lamb:
-    """LAMB (arXiv:1904.00962)."""
-    b1: float = results(0.9, "decay of the first moment", _RATE)
-    b2: float = results(0.999, "decay of the second moment", _RATE)
-    eps: float = results(1e-6, "added to the root of the second moment", _EPS)
-
-
-@dataclass(frozen=True)
-class Decay:
-    """Weight decay by parameter, for every optimizer."""
-    multipliers: tuple[tuple[str, float], ...] = results(
-        (), "((path pattern, factor), ...): the first match wins", "multipliers")
-
-
-@dataclass(frozen=True)
-class Optimizer:
-    """The way from gradients to updates; patterns are regular expressions for whole paths."""
-    name: Literal["adamw", "sgd", "adafactor", "lamb"] = results("adamw", "which optimizer")
-    clip: float = results(
-        1.0, "largest global norm of the gradients; 0: no clipping", Range(0, _LARGEST))
-    weight_decay: float = results(
-        0.0, "decay, multiplied by the learning rate (0.1 in Table 3)", _NOT_NEGATIVE)
-    decay_mask: Literal["kernels", "all"] = results("kernels", "parameters that decay")
-    decay: Decay = inside(Decay)
-    lr_mults: tuple[tuple[str, float], ...] = results(
-        (), "((path pattern, factor), ...): the first match wins", "multipliers")
-    layer_decay: float = results(
-        1.0, "factor on the rate for each layer below the head; 1: off", Range(0, 10))
-    freeze: tuple[str, ...] = results(
-        (), 'patterns, e.g. ("embedding/.*", "blocks/[01]/.*")', "patterns")
-    adamw: Adamw = inside(Adamw)
-    sgd: Sgd = inside(Sgd)
-    adafactor: Adafactor = inside(Adafactor)
-    lamb: Lamb = inside(Lamb)
-
-
-@dataclass(frozen=True)
-class Cosine:
-    """A cosine that ends at 0."""
-
-
-@dataclass(frozen=True)
-class Linear:
-    """A line."""
-    end: float = results(1e-5, "learning rate at the end", _NOT_NEGATIVE)
-
-
-@dataclass(frozen=True)
-class Rsqrt:
-    """The inverse square root of the steps (arXiv:2106.04560)."""
-    timescale: int = results(
-        10000, "steps until the rate has fallen by a factor of sqrt(2)", _POSITIVE, "steps")
-    shift: int = results(0, "steps that already count when the warm-up ends", _COUNT, "steps")
-
-
-@dataclass(frozen=True)
-class Step:
-    """A constant rate that falls now and then."""
-    drops: tuple[str, ...] = results(
-        ("30 percent", "60 percent", "90 percent"), "durations until each fall (BiT)", "durations")
-    factor: float = results(0.1, "factor on the rate at each drop", Range(0, 10))
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """The learning rate."""
-    name: Literal["cosine", "linear", "rsqrt", "step"] = results(
-        "cosine", "shape after the warm-up")
-    lr: float = results(1e-3, "peak learning rate", Range(0, _LARGEST))
-    warmup: str = results("0", "duration of the linear warm-up from 0", "duration")
-    cooldown: str = results("0", "duration of the linear descent to 0 at the end", "duration")
-    cosine: Cosine = inside(Cosine)
-    linear: Linear = inside(Linear)
-    rsqrt: Rsqrt = inside(Rsqrt)
-    step: Step = inside(Step)
 
 
 @dataclass(frozen=True)

@@ -160,7 +160,9 @@ TABLE: dict[str, dict[str, tuple[str, ...]]] = {
         "adamw_torch adamw_torch_fused adamw_hf fused_adamw": ("adamw", ""),
         "momentum nesterov": ("sgd", "It has the keys optimizer.sgd.momentum and nesterov."),
         "lars": ("", "There is no LARS; lamb is LARS with the moments of Adam."),
-        "lion radam nadam rmsprop adagrad muon":
+        "muon_adamw": ("muon", ""),
+        "sam": ("adamw --config.optimizer.sam.rho=0.05", "SAM goes with any optimizer."),
+        "radam nadam rmsprop adagrad soap shampoo distributed_shampoo":
             ("", "That optimizer is not here; most ViTs are trained with adamw."),
     },
     "schedule.name": {

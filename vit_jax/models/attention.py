@@ -144,6 +144,7 @@ class Attention(nn.Module):
         sequence (appendix D.4; self-attention only).
       path: code path; all but plain and memory_efficient support neither dropout nor relative
         scores, see `not_fused`.
+      query_scale: factor on the queries, beside the division of scores by sqrt(K).
     """
 
     heads: int
@@ -152,6 +153,7 @@ class Attention(nn.Module):
     rules: Rules | None
     relative: bool = False
     path: Path = "plain"
+    query_scale: float = 1.0
 
     @nn.compact
     def __call__(
@@ -170,6 +172,8 @@ class Attention(nn.Module):
             return constrain(x, ("act_batch", "act_tokens", "act_heads", None), self.rules)
 
         query_BLNK = project(query_BLD, "query")
+        if self.query_scale != 1.0:
+            query_BLNK *= jnp.asarray(self.query_scale, query_BLNK.dtype)
         key_BMNK, value_BMNK = (
             project(memory_BMD, name).astype(factors(self.dtype)) for name in ("key", "value")
         )

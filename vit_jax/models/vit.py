@@ -18,7 +18,7 @@ import jax.numpy as jnp
 
 from vit_jax.config.sections import Compute, Gelu, Pool, Posemb, PosembAt
 from vit_jax.errors import BadInput
-from vit_jax.models import attention, layers, posemb, settings
+from vit_jax.models import attention, layers, mup, posemb, settings
 from vit_jax.models.attention import ATTENTION_AXES, Attention, Path
 from vit_jax.models.layers import (
     HEAD_AXES,
@@ -107,6 +107,7 @@ class ViTConfig(TokenConfig):
     backbone: "resnet.ResNetConfig | None" = None
     patch_outputs: int = 0  # O, outputs per patch; 0: no mask token, logits per image
     maps: tuple[int, ...] = ()  # see `ModelConfig.for_maps`
+    mup_base_width: int = 0  # 0 without muP (arXiv:2203.03466)
 
     @property
     def stride(self) -> int:
@@ -186,9 +187,9 @@ class ViTConfig(TokenConfig):
 
     def unwritten(self, weight_format: str) -> str:
         kinds = ("learned1d", "sincos2d") if weight_format == "big_vision" else ("learned1d",)
-        positions = f"posemb={self.posemb} at {self.posemb_at}"
         shown = self.posemb in kinds and self.posemb_at == "stem"
-        return super().unwritten(weight_format) or ("" if shown else positions)
+        positions = "" if shown else f"posemb={self.posemb} at {self.posemb_at}"
+        return super().unwritten(weight_format) or mup.unwritten(self) or positions
 
     def patches_of(self, flat: Any) -> int:
         return flat["posemb"].shape[1] - ("cls" in flat)
@@ -233,7 +234,7 @@ class EncoderBlock(nn.Module):
                 path = "plain"  # the other paths gain nothing with one query
         x_BLD = Attention(
             cfg.heads, cfg.attention_dropout, cfg.dtype, self.rules, cfg.posemb == "relative",
-            path, name="attn",
+            path, mup.query_scale(cfg), name="attn",
         )(queries_BLD, x_BLD, keys[0])  # fmt: skip
         x_BLD = dropout(x_BLD, cfg.dropout, keys[1])
         tokens_BLD = tokens_BLD + dropout(x_BLD, path_rate, keys[2], per_example=True)
@@ -265,11 +266,11 @@ class MapHead(nn.Module):
     def __call__(self, tokens_BLD: jax.Array) -> jax.Array:
         """Maps [B, L, D] to [B, D], without dropout."""
         cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
-        probe_11D = self.param("probe", nn.initializers.xavier_uniform(), (1, 1, cfg.width))
+        probe_11D = self.param("probe", mup.initial_probe(cfg), (1, 1, cfg.width))
         probe_B1D = jnp.tile(probe_11D.astype(dtype), (tokens_BLD.shape[0], 1, 1))
-        x_B1D = Attention(cfg.heads, 0.0, cfg.dtype, self.rules, name="attn")(
-            probe_B1D, tokens_BLD, None
-        )
+        x_B1D = Attention(
+            cfg.heads, 0.0, cfg.dtype, self.rules, query_scale=mup.query_scale(cfg), name="attn"
+        )(probe_B1D, tokens_BLD, None)
         y_B1D = layer_norm("norm", cfg.ln_epsilon, dtype)(x_B1D)
         mlp = Mlp(cfg.mlp, cfg.gelu, 0.0, cfg.dtype, self.rules, name="mlp")
         return (x_B1D + mlp(y_B1D, None))[:, 0]
@@ -415,7 +416,8 @@ def config(wanted: Settings, classes: int, units: str | None, size: str, patch: 
     Raises:
       BadInput: a setting does not fit.
     """
-    settings.refuse_others(wanted, _TAKES if units is None else _TAKES | settings.BACKBONE)
+    more = {"mup_base_width"} if units is None else settings.BACKBONE
+    settings.refuse_others(wanted, _TAKES | more)
     keepable = attention.KEEPABLE + layers.KEEPABLE
     if units is not None:
         from vit_jax.models import resnet
@@ -438,8 +440,8 @@ def config(wanted: Settings, classes: int, units: str | None, size: str, patch: 
         backbone, side = resnet.hybrid(wanted, units, side)
     posemb.check(wanted.posemb, wanted.posemb_at, numbers["width"], wanted.posemb_std)
     fields = ("pool", "posemb", "posemb_at", "posemb_std", "registers", "representation")
-    more = ("dropout", "attention_dropout", "drop_path", "gelu", "ln_epsilon", "scan")
-    shared = settings.shared_fields(wanted, *fields, *more)
+    fields += ("dropout", "attention_dropout", "drop_path", "gelu", "ln_epsilon", "scan")
+    shared = settings.shared_fields(wanted, *fields, "mup_base_width")
     cfg = ViTConfig(patch=side, classes=classes, backbone=backbone, **numbers, **shared)
     if wanted.attention != "fused":
         return cfg

@@ -3,8 +3,8 @@
 
 """Builds the chain from gradients to updates.
 
-    freeze -> clip by global norm -> direction of the optimizer -> + weight decay * parameter
-    -> * factor of the parameter -> * -learning rate -> freeze
+    freeze -> clip by global norm -> direction of the optimizer -> * factor of muP
+    -> + weight decay * parameter -> * factor of the parameter -> * -learning rate -> freeze
 
 A rule that uses a whole tensor (Adafactor's factors, LAMB's trust ratio) sees one layer at a time,
 stacked or not. Patterns of parameters are regular expressions for the whole canonical path of one
@@ -24,7 +24,10 @@ import optax
 
 from vit_jax import tree
 from vit_jax.errors import BadInput
+from vit_jax.optim import mup
+from vit_jax.optim.muon import muon
 from vit_jax.optim.schedules import Schedule
+from vit_jax.sharding import Rules
 
 PyTree = Any
 Transform = optax.GradientTransformation
@@ -43,14 +46,16 @@ def make_optimizer(
     lr_mults: Sequence[tuple[str, float]] = (),
     layer_decay: float = 1.0,
     freeze: Sequence[str] = (),
+    widening: float = 0.0,
+    rules: Rules | None = None,
     **options: Any,
 ) -> Transform:
     """Returns the optimizer for a tree of parameters.
 
     AdamW: update = -rate * (adam + weight_decay * parameter), arXiv:1711.05101 with the decay
     multiplied by the rate, so Table 3's 0.1 at 8e-4 is given here as it stands. Adafactor decays
-    the same way. SGD adds weight_decay * parameter to the gradient before the momentum. LAMB adds
-    it before the trust ratio.
+    the same way, and so do Lion and Muon. SGD adds weight_decay * parameter to the gradient before
+    the momentum. LAMB adds it before the trust ratio.
 
     Args:
       params: tree of arrays or shapes.
@@ -63,12 +68,20 @@ def make_optimizer(
       lr_mults: see `rate_factors`.
       layer_decay: see `rate_factors`.
       freeze: see `trainable`.
+      widening: width of the model over that of the base model of muP, see `mup.factors`; 0 without
+        muP.
+      rules: placement of the parameters, which Muon uses.
       **options: arguments of the function in `DIRECTIONS`.
 
     Raises:
-      BadInput: a pattern matches nothing, or everything is frozen.
+      BadInput: a pattern matches nothing, everything is frozen, or muP has no rule for the
+        optimizer.
     """
     decay = _decay(params, weight_decay, decay_mask, decay_multipliers)
+    if widening:
+        decay = optax.chain(_multiply(mup.factors(params, widening, name, options)), decay)
+    if name == "muon":
+        options["rules"] = rules
     factors = rate_factors(params, lr_mults, layer_decay)
     frozen = _multiply(trainable(params, freeze)) if freeze else optax.identity()
     return optax.chain(
@@ -144,7 +157,19 @@ def lamb(decay: Transform, *, b1: float, b2: float, eps: float) -> Transform:
     )
 
 
-DIRECTIONS = {"adamw": adamw, "sgd": sgd, "adafactor": adafactor, "lamb": lamb}
+def lion(decay: Transform, *, b1: float, b2: float, mu_dtype: str) -> Transform:
+    """Applies Lion (arXiv:2302.06675), program 1: the sign of a momentum, then decay."""
+    return optax.chain(optax.scale_by_lion(b1, b2, mu_dtype=jnp.dtype(mu_dtype)), decay)
+
+
+DIRECTIONS = {
+    "adamw": adamw,
+    "sgd": sgd,
+    "adafactor": adafactor,
+    "lamb": lamb,
+    "lion": lion,
+    "muon": muon,
+}
 
 
 def clipped(most: float) -> Transform:

@@ -73,6 +73,26 @@ def mean_gradients(
     return jax.lax.scan(one, start, (batch, keys))[0]
 
 
+def _gradients(
+    objective: Objective,
+    network: Network,
+    kept: PyTree,
+    batch: Batch,
+    drawn: PyTree,
+    keys: jax.Array,
+    count: jax.Array,
+    params: PyTree,
+) -> tuple[PyTree, Sums]:
+    """Returns `mean_gradients` of an objective at some parameters; several keys: micro-batches."""
+    if keys.ndim:
+        batch = objective.relate(network, params, kept, batch, keys)
+
+    def sums_of(params: PyTree, micro: Batch, micro_key: jax.Array) -> Sums:
+        return objective.sums(network, params, kept, micro, drawn, micro_key)
+
+    return mean_gradients(sums_of, params, batch, keys, count)
+
+
 @jax.named_scope("optimizer")
 def _updated(
     state: TrainState,
@@ -153,6 +173,7 @@ def make_train_step(
     ema_decay: float = 0.0,
     ema_warmup: bool = False,
     norm_of_change: bool = False,
+    climb: Callable[[PyTree, PyTree], PyTree] | None = None,
 ) -> Callable[[TrainState, Batch, jax.Array], _Stepped]:
     """Returns the function (state, batch, key) -> (state after one update, its metrics).
 
@@ -165,6 +186,8 @@ def make_train_step(
       ema_warmup: whether d is `warmed_up`.
       norm_of_change: whether `update_norm` is that of the parameters after the step minus those
         before. The norm of updates costs a TPU another pass, that of the change a CPU a copy.
+      climb: (parameters, gradients) -> the parameters for a second pass over the same batch with
+        the same draws, see `optim.sam`. Its gradients make the update and `grad_norm`.
 
     Returns:
       A function for `jax.jit`. Its metrics are float32 []: `METRICS` of the objective, as means
@@ -181,12 +204,12 @@ def make_train_step(
         if accumulation > 1:
             batch = micro_batches(batch, accumulation)
             keys = jax.vmap(functools.partial(jax.random.fold_in, keys))(jnp.arange(accumulation))
-            batch = objective.relate(network, state.params, state.kept, batch, keys)
-
-        def sums_of(params: PyTree, micro: Batch, micro_key: jax.Array) -> Sums:
-            return objective.sums(network, params, state.kept, micro, drawn, micro_key)
-
-        grads, sums = mean_gradients(sums_of, state.params, batch, keys, count)
+        at = functools.partial(
+            _gradients, objective, network, state.kept, batch, drawn, keys, count
+        )
+        grads, sums = at(state.params)
+        if climb is not None:
+            grads, _ = at(climb(state.params, grads))
         decay = warmed_up(ema_decay, state.step) if ema_warmup else ema_decay
         updates, after = _updated(state, grads, tx, decay)
         if state.kept is not None:

@@ -19,13 +19,21 @@ from vit_jax import tree
 from vit_jax.build.program import Program, network
 from vit_jax.hardware.topology import Accelerator
 from vit_jax.models import layers, variants
+from vit_jax.optim import muon
 
 Collectives = dict[str, dict[str, int]]  # mesh axes joined by + -> kind -> bytes
 
 
 def step_flops(program: Program) -> float:
-    """Returns the FLOPs of one device in a training step, without recomputation."""
-    return float(program.step_flops) * program.config.batch_size / program.rules.mesh.size
+    """Returns the FLOPs of one device in a training step, without recomputation.
+
+    Updates count only where they multiply matrices, as Muon's do.
+    """
+    config, rules = program.config, program.rules
+    images = float(program.step_flops) * config.batch_size / rules.mesh.size
+    if config.optimizer.name != "muon":
+        return images
+    return images + muon.flops(program.abstract.params, config.optimizer.muon.iterations, rules)
 
 
 def state_bytes(program: Program) -> int:
@@ -75,22 +83,29 @@ def saved_bytes(program: Program) -> int:
 def peak_bytes(program: Program) -> int:
     """Returns the bytes of state, gradients, kept activations and images on one device.
 
-    This is a lower bound.
+    SAM holds the parameters of its second pass too. This is a lower bound.
     """
     gradients, images = _tree_bytes(program.abstract.params), _tree_bytes(program.batch())
-    return state_bytes(program) + gradients + saved_bytes(program) + images
+    return state_bytes(program) + program.passes * gradients + saved_bytes(program) + images
 
 
 def moved_bytes(program: Program) -> int:
     """Returns the memory traffic of one device in a step, in bytes.
 
     State and gradients are read and written once. Weights and kept activations are moved once in
-    each direction of each micro-batch.
+    each direction of each micro-batch, and of each pass of SAM, which also writes the parameters of
+    its second pass.
     """
     gradients = _tree_bytes(program.abstract.params)
     weights = gradients // 4 * _compute_bytes(program)
     each = 2 * weights + 2 * saved_bytes(program)
-    return 2 * state_bytes(program) + 2 * gradients + program.config.accumulation * each
+    passes = program.passes
+    return (
+        2 * state_bytes(program)
+        + 2 * passes * gradients
+        + (passes - 1) * gradients
+        + passes * program.config.accumulation * each
+    )
 
 
 def _compute_bytes(program: Program) -> int:
@@ -102,10 +117,12 @@ def collectives(program: Program) -> Collectives:
 
     Weights split over `fsdp` are gathered for the forward pass and, except in the first layer, for
     the backward pass; their gradients are scattered. Over the other axes that share the batch,
-    gradients are reduced. All of this happens in each micro-batch. With tensor parallelism, two
-    activations of each block are summed in either direction.
+    gradients are reduced. All of this happens in each micro-batch, twice with SAM. With tensor
+    parallelism, two activations of each block are summed in either direction. What Muon sends is
+    left out.
     """
-    mesh, parts = dict(program.rules.mesh.shape), program.config.accumulation
+    mesh = dict(program.rules.mesh.shape)
+    parts = program.config.accumulation * program.passes
     sent: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for path, leaf in tree.leaves_with_paths(program.abstract.params):
         split = set(jax.tree.leaves(tuple(leaf.sharding.spec)))
@@ -119,7 +136,7 @@ def collectives(program: Program) -> Collectives:
         if over:
             sent["+".join(over)]["all-reduce"] += parts * size
     if mesh["tensor"] > 1:
-        sent["tensor"]["all-reduce"] += 4 * _stream_bytes(program)
+        sent["tensor"]["all-reduce"] += 4 * program.passes * _stream_bytes(program)
     return {axes: dict(kinds) for axes, kinds in sorted(sent.items())}
 
 

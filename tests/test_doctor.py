@@ -53,7 +53,7 @@ def test_one_fix_a_line_and_exit_code_1(children, tmp_path, capsys):
     children["vit_jax.data.tensorflow:accelerators"] = failed
     assert doctor(f"--workdir={tmp_path}") == 1
     bad = [line for line in capsys.readouterr().out.splitlines() if line.startswith("bad")]
-    said = "cannot be imported, failed: ModuleNotFoundError: x: install vit_jax again with pip"
+    said = "cannot be imported, failed: ModuleNotFoundError: x: run pip install for vit_jax again"
     assert bad == [f"bad  tensorflow   {said}"]
 
 

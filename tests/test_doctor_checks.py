@@ -41,7 +41,7 @@ def test_late_and_failing_checks_hide_no_others():
     assert findings[0].text == "no answer within 0.1 s"
     assert not findings[0].ok
     assert "No module named 'jax'" in findings[1].text
-    assert findings[1].fix == "pip install -e ."
+    assert findings[1].fix == "run pip install for vit_jax again"
     assert "ValueError: odd" in findings[2].text
     assert not findings[2].ok
     assert findings[3] == good

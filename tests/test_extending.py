@@ -479,7 +479,7 @@ def test_wrong_names_are_refused(mine, tmp_path, capsys, key, kind, text):
         (["data.source=python:others:opens"], ["gave list", "{name: Split}"]),
         (["data.source=python:"], ["write it as python:MODULE:FUNCTION"]),
         (["data.source=python:os:system(command='echo owned')"], ["a part of Python"]),
-        (["data.source=python:setuptools:setup(name='owned')"], ["no parameter called options"]),
+        (["data.source=python:yaml:safe_load(stream='owned')"], ["no parameter called options"]),
         (["loss.name=focal"], ["'focal'", "softmax", "MODULE:NAME"]),
         (["checkpoint.keep_best=val/ece"], ["keep_best", "val/top1"]),
         (

@@ -134,7 +134,7 @@ def test_number_formats_of_safetensors(tmp_path, shapes_only):
         data += value.tobytes()
     path = written(tmp_path / "x.safetensors", safetensors_bytes(header, data))
     found = files.read(path, shapes_only=shapes_only)
-    assert_equal(found, {n: 0 * v if shapes_only else v for n, v in values.items()})
+    assert_equal(found, {n: np.zeros_like(v) if shapes_only else v for n, v in values.items()})
 
 
 def test_array_in_column_order(tmp_path):

@@ -36,7 +36,7 @@ from vit_jax.storage import files as storage
 LEAST_BYTES = 2**30
 QUICK_SECS = 20.0  # network storage may need some time
 IMPORT_SECS = 120.0  # importing TensorFlow on a busy machine, or starting a TPU, takes long
-_AGAIN = "install vit_jax again with pip"
+_AGAIN = "run pip install for vit_jax again"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -128,7 +128,7 @@ def distance(distance_SN: np.ndarray, even: float, printed_SN: np.ndarray | None
     layer_SN, head_SN = np.indices(distance_SN.shape) + 1
     beside = 0.0 if printed_SN is None else 0.2
     points = axes.scatter(
-        layer_SN - beside, distance_SN, c=head_SN, cmap=COLOURS, vmin=1, vmax=heads, s=22,
+        layer_SN - beside, distance_SN, c=head_SN.ravel(), cmap=COLOURS, vmin=1, vmax=heads, s=22,
         linewidths=0.4, edgecolors="white", zorder=3,
     )  # fmt: skip
     line = axes.axhline(even, color="#666", linestyle="--", linewidth=1)

@@ -124,7 +124,7 @@ def test_from_scratch_without_being_asked_says_once_what_would_help_and_how_long
     def slow(step, *rest):
         real[0](step, *rest)
         if step == 1:
-            time.sleep(3)
+            time.sleep(6)
 
     def slow_evaluation(run, state, names, step, *rest):
         time.sleep(2 * (0 < step < 12))
@@ -144,7 +144,7 @@ def test_from_scratch_without_being_asked_says_once_what_would_help_and_how_long
     (estimate,) = [line for line in said if line.startswith("about ")]
     secs, steps = re.match(r"about (\d+) s for (\d+) steps at [\d,]+ img/s", estimate).groups()
     assert int(steps) == 12
-    assert int(secs) <= 2
+    assert int(secs) <= 5  # less than the sleep of the first step
     place = said.index(estimate)
     assert not any(line.startswith("step 10/") for line in said[:place])
     assert any(line.startswith("step 8/") for line in said[:place])

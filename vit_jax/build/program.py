@@ -23,7 +23,7 @@ from vit_jax.config import images as images_lib
 from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput
 from vit_jax.models import variants
-from vit_jax.optim import optimizers, sam, schedules
+from vit_jax.optim import optimizers, schedules
 from vit_jax.runtime import compile_ahead
 from vit_jax.step import state, train_step
 from vit_jax.step.objective import PARAMETERS, Network, Objective
@@ -374,6 +374,16 @@ def network(model: variants.Model, images: images_lib.Images) -> Network:
     return Network(apply, images.mean, images.std)
 
 
+def _climb(config: sections.Config, params: Any) -> Any:
+    """Returns `sam.climbing`; None without SAM."""
+    rho = config.optimizer.sam.rho
+    if not rho:
+        return None
+    from vit_jax.optim import sam
+
+    return sam.climbing(params, rho, config.optimizer.freeze)
+
+
 def _step_functions(
     config: sections.Config,
     objective: Objective,
@@ -395,7 +405,7 @@ def _step_functions(
         ema_decay=config.ema.decay,
         ema_warmup=config.ema.warmup,
         norm_of_change=platform == "tpu",
-        climb=sam.climbing(params, config.optimizer.sam.rho, config.optimizer.freeze),
+        climb=_climb(config, params),
     )
 
     def evaluation(sums: Callable[..., Any]) -> Callable[..., Any]:

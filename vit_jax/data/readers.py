@@ -33,4 +33,5 @@ def pipeline_of(reader: ReaderName) -> "type[Pipeline]":
 
 def usable(reader: ReaderName = "tf") -> ReaderName:
     """Returns the reader to apply a model with: `python` for a `tf` that is not installed."""
-    return reader if importlib.util.find_spec("tensorflow") else "python"
+    missing = reader == "tf" and importlib.util.find_spec("tensorflow") is None
+    return "python" if missing else reader

@@ -23,9 +23,8 @@ import numpy as np
 import optax
 
 from vit_jax import tree
+from vit_jax.config.plugins import Registry
 from vit_jax.errors import BadInput
-from vit_jax.optim import mup
-from vit_jax.optim.muon import muon
 from vit_jax.optim.schedules import Schedule
 from vit_jax.sharding import Rules
 
@@ -79,6 +78,8 @@ def make_optimizer(
     """
     decay = _decay(params, weight_decay, decay_mask, decay_multipliers)
     if widening:
+        from vit_jax.optim import mup
+
         decay = optax.chain(_multiply(mup.factors(params, widening, name, options)), decay)
     if name == "muon":
         options["rules"] = rules
@@ -162,14 +163,16 @@ def lion(decay: Transform, *, b1: float, b2: float, mu_dtype: str) -> Transform:
     return optax.chain(optax.scale_by_lion(b1, b2, mu_dtype=jnp.dtype(mu_dtype)), decay)
 
 
-DIRECTIONS = {
-    "adamw": adamw,
-    "sgd": sgd,
-    "adafactor": adafactor,
-    "lamb": lamb,
-    "lion": lion,
-    "muon": muon,
-}
+DIRECTIONS = Registry(
+    {
+        "adamw": adamw,
+        "sgd": sgd,
+        "adafactor": adafactor,
+        "lamb": lamb,
+        "lion": lion,
+        "muon": "vit_jax.optim.muon:muon",
+    }
+)
 
 
 def clipped(most: float) -> Transform:

@@ -19,19 +19,17 @@ PyTree = Any
 Climb = Callable[[PyTree, PyTree], PyTree]
 
 
-def climbing(params: PyTree, rho: float, freeze: Sequence[str]) -> Climb | None:
-    """Returns (parameters, gradients) -> parameters + rho * gradients / |gradients|; None for 0.
+def climbing(params: PyTree, rho: float, freeze: Sequence[str]) -> Climb:
+    """Returns (parameters, gradients) -> parameters + rho * gradients / |gradients|.
 
     See arXiv:2010.01412, equation 2 with p = 2. Frozen parameters stay and do not count in the
     norm. Gradients of zero move nothing.
 
     Args:
       params: tree of arrays or shapes.
-      rho: length of the step uphill.
+      rho: length of the step uphill, above 0.
       freeze: see `optimizers.trainable`.
     """
-    if not rho:
-        return None
     factors = optimizers.trainable(params, freeze) if freeze else None
 
     def climb(params: PyTree, grads: PyTree) -> PyTree:

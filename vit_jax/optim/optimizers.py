@@ -23,7 +23,6 @@ import numpy as np
 import optax
 
 from vit_jax import tree
-from vit_jax.config.plugins import Registry
 from vit_jax.errors import BadInput
 from vit_jax.optim.schedules import Schedule
 from vit_jax.sharding import Rules
@@ -163,16 +162,21 @@ def lion(decay: Transform, *, b1: float, b2: float, mu_dtype: str) -> Transform:
     return optax.chain(optax.scale_by_lion(b1, b2, mu_dtype=jnp.dtype(mu_dtype)), decay)
 
 
-DIRECTIONS = Registry(
-    {
-        "adamw": adamw,
-        "sgd": sgd,
-        "adafactor": adafactor,
-        "lamb": lamb,
-        "lion": lion,
-        "muon": "vit_jax.optim.muon:muon",
-    }
-)
+def _muon(decay: Transform, **options: Any) -> Transform:
+    """Applies `muon.muon`, which is imported on use."""
+    from vit_jax.optim.muon import muon
+
+    return muon(decay, **options)
+
+
+DIRECTIONS: dict[str, Callable[..., Transform]] = {
+    "adamw": adamw,
+    "sgd": sgd,
+    "adafactor": adafactor,
+    "lamb": lamb,
+    "lion": lion,
+    "muon": _muon,
+}
 
 
 def clipped(most: float) -> Transform:

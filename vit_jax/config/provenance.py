@@ -105,7 +105,7 @@ def changed(recipe: Recipe, config: sections.Config) -> list[str]:
 
 
 def _as_json(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+    return json.loads(json.dumps(value))  # tuples, also inside tuples, are lists there
 
 
 def write(

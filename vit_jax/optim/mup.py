@@ -14,6 +14,7 @@ import numpy as np
 
 from vit_jax import tree
 from vit_jax.errors import BadInput
+from vit_jax.optim import muon
 
 PyTree = Any
 
@@ -55,13 +56,13 @@ def factors(params: PyTree, widening: float, name: str, options: Mapping[str, An
     if name == "muon" and not options["rms"]:
         hidden = 0.0  # the scale is then sqrt(max(1, N / M)), the same for every width
 
-    def power(path: str) -> float:
+    def power(path: str, shape: tuple[int, ...]) -> float:
         if path.startswith("objective/"):
             raise BadInput(
                 f"model.mup_base_width has no rule for {path} of the objective; leave it out."
             )
         if _HEAD.fullmatch(path):
             return out if path.endswith("kernel") else 0.0
-        return hidden if path.endswith("/kernel") and path != "embedding/kernel" else into
+        return hidden if muon.is_matrix(path, shape) else into
 
-    return tree.map_with_path(lambda path, _: np.float32(widening ** power(path)), params)
+    return tree.map_with_path(lambda path, x: np.float32(widening ** power(path, x.shape)), params)

@@ -87,9 +87,9 @@ def apply(ops: tuple[Op, ...], image: bytes | np.ndarray, seed: Seed) -> np.ndar
     while at < len(ops):
         op = ops[at]
         if isinstance(op, decode_ops.Decode) and isinstance(image, bytes) and ops[at + 1 :]:
-            crop, drawn = ops[at + 1], draws.fold_in(seed, at + 1)
+            crop = ops[at + 1]
             if isinstance(crop, augment_ops.InceptionCrop):
-                box = decode.decode_box(op, crop, image, drawn)
+                box = decode.decode_box(op, crop, image, draws.fold_in(seed, at + 1))
                 size = resize_ops.rows_columns(crop.size)
                 image = resize.resized(box, *size, antialias=False)
                 at += 2

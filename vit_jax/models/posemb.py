@@ -26,6 +26,7 @@ AXES: dict[str, tuple[str | None, ...]] = {
 }
 
 
+WITHOUT_TABLE = ("none", "relative", "relative2d")  # kinds that add nothing to tokens
 STD = 0.02  # standard deviation of the initial embeddings in the published code
 
 
@@ -47,7 +48,7 @@ def table(
       kind: `learned1d`, `learned2d` (X and Y halves, appendix D.4) or `sincos2d`.
       grid: rows and columns of patches.
       width: D.
-      class_rows: 1 with a class token, else 0.
+      class_rows: number of class tokens.
       std: standard deviation of the initial embeddings.
     """
     init, (rows, columns) = nn.initializers.normal(std), grid
@@ -138,8 +139,8 @@ def check(kind: str, at: str, width: int, std: float) -> None:
         raise BadInput(
             f"model.posemb_std={std} with posemb={kind}, which it does not apply to; leave it out."
         )
-    if kind in ("none", "relative") and at != "stem":
-        where = "lies in the attention of each layer" if kind == "relative" else "adds nothing"
+    if kind in WITHOUT_TABLE and at != "stem":
+        where = "adds nothing" if kind == "none" else "lies in the attention of each layer"
         raise BadInput(
             f"model.posemb_at={at} with posemb={kind}, which {where}; leave posemb_at out."
         )
@@ -149,13 +150,18 @@ def check(kind: str, at: str, width: int, std: float) -> None:
         raise BadInput(f"model.posemb=sincos2d needs a width of 8, 12, 16, ...; got {width}.")
 
 
-def without_embeddings(kind: str) -> list[str]:
-    """Returns why a model has no position embeddings to show, as sentences; [] if it has."""
+def without_embeddings(kind: str, rotary: str = "") -> list[str]:
+    """Returns why a model has no position embeddings to show, as sentences; [] if it has.
+
+    Args:
+      kind: `model.posemb`.
+      rotary: words for rotary positions, if the model has them.
+    """
+    none = "This model has no position embeddings to compare"
+    if kind == "none" and rotary:
+        return [f"{none}: it rotates queries and keys (posemb=none, {rotary})."]
     if kind == "none":
-        return ["This model has no position embeddings to compare (posemb=none)."]
-    if kind == "relative":
-        return [
-            "This model has no position embeddings to compare: its positions are offsets inside "
-            "attention (posemb=relative)."
-        ]
+        return [f"{none} (posemb=none)."]
+    if kind in WITHOUT_TABLE:
+        return [f"{none}: its positions are offsets inside attention (posemb={kind})."]
     return []

@@ -16,7 +16,7 @@ from test_vit import POSITIONS, reference
 
 from vit_jax.analysis import confusion, filters, maps, similarity
 from vit_jax.errors import RunFailed
-from vit_jax.models import variants, vit, vit_block
+from vit_jax.models import variants, vit_block
 from vit_jax.weights import convert, fitting
 
 # --- attention of models ---

@@ -16,7 +16,7 @@ from vit_jax import tree
 from vit_jax.errors import BadInput
 from vit_jax.models import variants
 from vit_jax.weights import convert, files
-from vit_jax.weights.formats import name_table, state_dict
+from vit_jax.weights.formats import name_table, safetensors
 from vit_jax.weights.formats.name_table import Context
 
 CLOSE = 3e-5  # of logits whose standard deviation is about 1; the promise is 1e-4
@@ -422,7 +422,7 @@ def maps_both_ways(tmp_path, monkeypatch, name, variant, given):
     ours = foreign.flat(foreign.zeros(cfg, side, side))
     assert {n: a.shape for n, a in found.flat.items()} == {n: a.shape for n, a in ours.items()}
 
-    forms = [f for f in state_dict.FORMATS if (f.name, f.family) == (name, variants.family(cfg))]
+    forms = [f for f in safetensors.FORMATS if (f.name, f.family) == (name, variants.family(cfg))]
     form = next(f for f in forms if f.writes(found.flat))
     small = {n: np.broadcast_to(np.int8(0), a.shape) for n, a in found.flat.items()}
     monkeypatch.setattr(np, "ascontiguousarray", lambda array: array)

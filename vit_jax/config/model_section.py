@@ -24,6 +24,7 @@ RootPool = Literal["zero", "-inf"]
 Rope = Literal["none", "axial", "mixed"]
 RopeCoordinates = Literal["unit", "index"]
 Stem = Literal["standard", "small"]
+StemNorm = Literal["none", "tokens", "patches"]
 
 _RATE = Range(0, 1, below=True)
 _EPSILON = Range(0, 1)
@@ -65,7 +66,7 @@ class Model:
     rope_base: float = results(
         100.0, "ratio of the largest to the smallest wavelength of rope", Range(1, 1e9))
     rope_coordinates: RopeCoordinates = results(
-        "unit", "places of patches for rope; unit: from -1 to 1 (DINOv3), index: 0, 1, 2, ... (EVA)")
+        "unit", "places of patches for rope; unit: from -1 to 1 (DINOv3), index: 0, 1, ... (EVA)")
     rope_grid: int = results(
         0, "patches a side to which index coordinates are scaled; 0: as they are", Range(0, 2**16))
     rope_jitter: float = results(
@@ -80,7 +81,8 @@ class Model:
         0.02, "deviation of learned1d and learned2d at the start; big_vision: 1/sqrt(D)", _EPSILON)
     registers: int = results(0, "number of extra tokens that belong to no patch", Range(0, 2**16))
     stem_bias: bool = results(True, "bias of the embedding of patches")
-    stem_norm: bool = results(False, "a norm before the blocks (CLIP)")
+    stem_norm: StemNorm = results(
+        "none", "tokens: a norm before the blocks (CLIP); patches: of patches, before positions")
     norm: Norm = results("layer", "layer: LayerNorm, rms: RMSNorm without bias")
     norm_at: NormAt = results(
         "pre", "norm before each branch; post: after adding it; sandwich: before and after it")

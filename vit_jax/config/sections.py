@@ -37,6 +37,7 @@ from vit_jax.config.model_section import RootPool as RootPool
 from vit_jax.config.model_section import Rope as Rope
 from vit_jax.config.model_section import RopeCoordinates as RopeCoordinates
 from vit_jax.config.model_section import Stem as Stem
+from vit_jax.config.model_section import StemNorm as StemNorm
 from vit_jax.config.schema import MOST, Range, how_often, inside, results, where
 
 # Choices that other rooms name too.

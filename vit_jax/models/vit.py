@@ -79,7 +79,7 @@ class ViT(nn.Module):
             else:
                 tokens_BLD += posemb_1LD.astype(dtype)
         tokens_BLD = dropout(tokens_BLD, cfg.dropout, stem_key)
-        if cfg.stem_norm:
+        if cfg.stem_norm == "tokens":
             tokens_BLD = layers.norm("stem_norm", cfg.norm, cfg.ln_epsilon, dtype)(tokens_BLD)
         tokens_BLD = constrain(tokens_BLD, ("act_batch", "act_tokens", "act_embed"), self.rules)
         if real_BL is not None:
@@ -99,10 +99,12 @@ class ViT(nn.Module):
             return layers.head(
                 patches_BLD.astype(jnp.float32), cfg.patch_outputs, 0.0, name="patch_head"
             )
-        pooled = [
-            norm(x) if cfg.final_norm == "pooled" else x for x in self._pooled(tokens_BLD, real_BL)
-        ]
-        x_BD = pooled[0].astype(jnp.float32)
+        pooled = self._pooled(tokens_BLD, real_BL)
+        return self._logits([norm(x) for x in pooled] if cfg.final_norm == "pooled" else pooled)
+
+    def _logits(self, pooled: list[jax.Array]) -> jax.Array:
+        """Returns the logits of what the heads read; those of two heads have equal shares."""
+        cfg, x_BD = self.cfg, pooled[0].astype(jnp.float32)
         if cfg.representation:
             x_BD = jnp.tanh(nn.Dense(cfg.representation, name="pre_logits")(x_BD))
         logits_BY = layers.head(x_BD, cfg.classes, cfg.head_bias)
@@ -172,6 +174,8 @@ class ViT(nn.Module):
         )(x_BHWC)  # fmt: skip
         batch, rows, columns, width = patches_BhwD.shape
         parts = [patches_BhwD.reshape(batch, rows * columns, width)]
+        if cfg.stem_norm == "patches":
+            parts = [layers.norm("stem_norm", cfg.norm, cfg.ln_epsilon, dtype)(parts[0])]
         if cfg.patch_outputs:
             mask_11D = self.param("mask_token", nn.initializers.normal(0.02), (1, 1, width))
             if source_BL is not None:

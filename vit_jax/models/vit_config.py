@@ -22,6 +22,7 @@ from vit_jax.config.sections import (
     PosembAt,
     Rope,
     RopeCoordinates,
+    StemNorm,
 )
 from vit_jax.errors import BadInput
 from vit_jax.models import attention, layers, posemb, rope, settings
@@ -100,7 +101,7 @@ class ViTConfig(TokenConfig):
     rope_jitter: float = 1.0
     rope_rescale: float = 1.0
     stem_bias: bool = True
-    stem_norm: bool = False  # before the blocks
+    stem_norm: StemNorm = "none"
     norm: Norm = "layer"
     norm_at: NormAt = "pre"
     final_norm: FinalNorm = "tokens"
@@ -233,9 +234,12 @@ class ViTConfig(TokenConfig):
         kinds = ("learned1d", "sincos2d") if weight_format == "big_vision" else ("learned1d",)
         positions = f"posemb={self.posemb} at {self.posemb_at}"
         shown = self.posemb in kinds and self.posemb_at == "stem"
+        shown |= self.posemb == "none" and self.rope != "none"
         return super().unwritten(weight_format) or ("" if shown else positions)
 
     def patches_of(self, flat: Any) -> int:
+        if "posemb" not in flat:  # made for any size; that of most evaluations
+            return (max(224, 2 * self.stride) // self.stride) ** 2
         return flat["posemb"].shape[1] - self.class_rows
 
 
@@ -309,7 +313,9 @@ def _check_options(wanted: Settings) -> None:
         "class_token=True: pool=token and token+gap always have one": (
             wanted.class_token and wanted.pool in ("token", "token+gap")
         ),
-        "distillation=True needs pool=token": wanted.distillation and wanted.pool != "token",
+        "distillation=True needs pool=token and representation=0": (
+            wanted.distillation and (wanted.pool != "token" or wanted.representation > 0)
+        ),
         "distillation=True has learned positions: posemb=learned1d or none": (
             wanted.distillation and wanted.posemb not in ("learned1d", "none")
         ),

@@ -79,8 +79,7 @@ class ViT(nn.Module):
             else:
                 tokens_BLD += posemb_1LD.astype(dtype)
         tokens_BLD = dropout(tokens_BLD, cfg.dropout, stem_key)
-        if cfg.stem_norm == "tokens":
-            tokens_BLD = layers.norm("stem_norm", cfg.norm, cfg.ln_epsilon, dtype)(tokens_BLD)
+        tokens_BLD = self._stem_norm(tokens_BLD, "tokens")
         tokens_BLD = constrain(tokens_BLD, ("act_batch", "act_tokens", "act_embed"), self.rules)
         if real_BL is not None:
             real_BL = jnp.pad(real_BL, ((0, 0), (cfg.prefix, 0)), constant_values=True)
@@ -112,6 +111,14 @@ class ViT(nn.Module):
             return logits_BY
         x_BD = pooled[1].astype(jnp.float32)
         return (logits_BY + layers.head(x_BD, cfg.classes, cfg.head_bias, name="dist_head")) / 2
+
+    def _stem_norm(self, x_BLD: jax.Array, of: str) -> jax.Array:
+        """Applies the norm of the stem where `model.stem_norm` says."""
+        cfg = self.cfg
+        if cfg.stem_norm != of:
+            return x_BLD
+        dtype = layers.stream(cfg.dtype)
+        return layers.norm("stem_norm", cfg.norm, cfg.ln_epsilon, dtype)(x_BLD)
 
     def _places(self, grid: tuple[int, int], key: jax.Array | None) -> jax.Array | None:
         """Returns the coordinates of the tokens for rotary positions, if the model has these."""
@@ -174,8 +181,7 @@ class ViT(nn.Module):
         )(x_BHWC)  # fmt: skip
         batch, rows, columns, width = patches_BhwD.shape
         parts = [patches_BhwD.reshape(batch, rows * columns, width)]
-        if cfg.stem_norm == "patches":
-            parts = [layers.norm("stem_norm", cfg.norm, cfg.ln_epsilon, dtype)(parts[0])]
+        parts = [self._stem_norm(parts[0], "patches")]
         if cfg.patch_outputs:
             mask_11D = self.param("mask_token", nn.initializers.normal(0.02), (1, 1, width))
             if source_BL is not None:

@@ -237,6 +237,17 @@ class ViTConfig(TokenConfig):
         shown |= self.posemb == "none" and self.rope != "none"
         return super().unwritten(weight_format) or ("" if shown else positions)
 
+    def unheld(self, constants: Any, takes: frozenset[str], *, everything: bool) -> list[str]:
+        keys = {*OPTIONS, *(("pool", "registers") if everything else ())}
+        keys -= takes | {"rope_base", "rope_jitter", "rope_rescale"}  # these two: only training
+        usual = {field.name: field.default for field in dataclasses.fields(self)}
+
+        def differs(key: str) -> bool:
+            value, want = getattr(self, key), constants.get(key, usual[key])
+            return bool(value) != bool(want) if key == "layer_scale" else value != want
+
+        return [f"{key}={getattr(self, key)}" for key in sorted(keys) if differs(key)]
+
     def patches_of(self, flat: Any) -> int:
         if "posemb" not in flat:  # made for any size; that of most evaluations
             return (max(224, 2 * self.stride) // self.stride) ** 2

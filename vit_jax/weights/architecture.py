@@ -107,7 +107,7 @@ def _options(flat: Mapping[str, np.ndarray]) -> dict[str, Any]:
         "posemb": ("block_0/attn/relative_bias", "relative2d"),
     }
     options = {key: value for key, (name, value) in shown.items() if name in flat}
-    if "embedding/bias" not in flat:
+    if "stem_norm" in options and "embedding/bias" not in flat:
         options["stem_bias"] = False
     bias = {name: f"block_0/attn/{name}/bias" in flat for name in ("query", "key", "out")}
     if not bias["out"]:

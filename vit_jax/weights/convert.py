@@ -114,7 +114,7 @@ def read(
     described, images = _beside(path, form, content)
     size, described_heads = described.pop("image_size", None), described.pop("heads", 0)
     names, sigmoid = described.pop("names", ()), described.pop("sigmoid", False)
-    kind, pool = described.pop("kind", ""), described.pop("pool", "")
+    kind, pool = content.get("model_type", ""), described.pop("pool", "")
     if kind and form.kinds and kind not in form.kinds:
         raise BadInput(
             f"{path}: its tensors are those of {' or '.join(form.kinds)}, its {json_config.NAME} "
@@ -126,8 +126,11 @@ def read(
     constants = {key: described.get(key, value) for key, value in form.constants.items()}
     if "stages" not in settings:
         constants = {k: v for k, v in constants.items() if k[:3] not in ("gn_", "ws_")}
-    constants |= {"pool": pool} if pool else {}
-    settings = _settled(path, form, settings, constants, "cls" in flat)
+    if form.family == "vit":
+        pool = pool or constants.get("pool", settings["pool"])
+        settings = _settled_vit(path, form, settings, constants, pool, "cls" in flat)
+    else:
+        settings = constants | settings
     _check_described(path, form, settings, described)
     classes, channels = settings.pop("classes"), architecture.channels(flat)
     return Weights(
@@ -140,39 +143,41 @@ def _has_json(path: Path) -> bool:
     return path.suffix == ".safetensors"
 
 
-def _settled(
-    path: Path, form: Format, settings: dict[str, Any], constants: dict[str, Any], has_class: bool
+def _settled_vit(
+    path: Path,
+    form: Format,
+    settings: dict[str, Any],
+    constants: dict[str, Any],
+    pool: str,
+    has_class: bool,
 ) -> dict[str, Any]:
-    """Returns what weights, their format and their config.json tell together.
+    """Returns what the weights of a ViT, their format and their config.json tell together.
 
     Args:
       path: for messages.
       form: the format.
       settings: what the tensors tell.
       constants: what the format means, and what config.json says about it.
+      pool: the pool that config.json or the format names.
       has_class: whether there is a class token.
 
     Raises:
       BadInput: the position embedding is missing, or config.json names a pool that the tensors do
         not allow.
     """
-    if form.family != "vit":
-        return constants | settings
-    pool = constants.get("pool", settings["pool"])
     possible = ("token", "gap", "token+gap") if has_class else ("gap",)
     if pool != settings["pool"] and not (settings["pool"] != "map" and pool in possible):
         raise BadInput(
             f"{path}: its weights have pool={settings['pool']}, its {json_config.NAME} says "
             f"{pool}; put the right one beside it, or none."
         )
-    constants.pop("pool", None)
     if settings["posemb"] == "none" and constants.get("rope", "none") == "none":
         if form.name != "big_vision":
             raise BadInput(f"{path}: the position embedding is missing.")
         settings["posemb"] = "sincos2d"  # the only alternative to learned embeddings
     if "stem_norm" in settings and constants.get("stem_norm", "none") != "none":
         settings["stem_norm"] = constants["stem_norm"]
-    for key in ("stem_norm", "gate", "layer_scale", "biases", "stem_bias", "distillation"):
+    for key in ("pool", "stem_norm", "gate", "layer_scale", "biases", "stem_bias", "distillation"):
         constants.pop(key, None)  # tensors show these
     if settings.get("gate") == "silu" and pool != "map":
         constants.pop("gelu", None)  # the gate takes its place
@@ -301,7 +306,7 @@ def expressed(
     if not named:
         names = dict.fromkeys(f.name for f in having)
         raise BadInput(f"{name} has no {family} models; formats that have: {', '.join(names)}.")
-    lacking = [_lacking(f, cfg) for f in named]
+    lacking = [cfg.unheld(f.constants, f.takes, everything=bool(f.kinds)) for f in named]
     form, unheld = min(zip(named, lacking, strict=True), key=lambda both: len(both[1]))
     if unheld:
         raise BadInput(f"the {name} format has no {unheld[0]}; keep it as a run.")
@@ -323,23 +328,6 @@ def expressed(
 
 def _has_writer(form: Format) -> bool:
     return form.beside is not None or SUFFIX.get(form.name) != ".safetensors"
-
-
-def _lacking(form: Format, cfg: variants.Config) -> list[str]:
-    """Returns the options of a ViT that a format cannot hold, as KEY=VALUE."""
-    from vit_jax.models import vit_config
-
-    if not isinstance(cfg, vit_config.ViTConfig):
-        return []
-    keys = {*vit_config.OPTIONS, *(("pool", "registers") if form.kinds else ())}
-    keys -= form.takes | {"rope_base", "rope_jitter", "rope_rescale"}  # these two: only training
-    usual = {field.name: field.default for field in dataclasses.fields(vit_config.ViTConfig)}
-
-    def differs(key: str) -> bool:
-        value, want = getattr(cfg, key), form.constants.get(key, usual[key])
-        return bool(value) != bool(want) if key == "layer_scale" else value != want
-
-    return [f"{key}={getattr(cfg, key)}" for key in sorted(keys) if differs(key)]
 
 
 def _check_params(cfg: variants.Config, flat: Flat) -> None:

@@ -99,8 +99,8 @@ def _not_known(
     lacks = f" Our models do not have {', '.join(parts)}." if parts else ""
     shown = f"{', '.join(missed[:6])}{' ...' if len(missed) > 6 else ''}"
     return (
-        f"{path} is not a known {kind}: {known} of {len(arrays)} tensors are those of one; unknown "
-        f"names: {shown}.{lacks}{says} docs/models.md lists the families that are read."
+        f"{path} is not a known {kind}; unknown names: {shown} ({known} of {len(arrays)} tensors "
+        f"are known).{lacks}{says} docs/models.md lists the families that are read."
     )
 
 

@@ -225,6 +225,7 @@ _TIMM_EPSILONS = {
     "gn_epsilon": (1e-6, 1e-5),
     "ws_epsilon": (1e-10, 1e-5),
 }
+_CLIP_EPSILON = 1e-5  # of LayerNorm in CLIP and AIMv2
 _TIMM_BIT = ((50, 1), (50, 3), (101, 1), (101, 3), (152, 2), (152, 4))
 
 
@@ -310,10 +311,14 @@ def timm_vit(
     cfg: "ViTConfig", image_size: int, constants: dict[str, Any], images: Images
 ) -> dict[str, dict[str, Any]]:
     """Returns the JSON file beside weights for timm's ViT or hybrid."""
-    _check_timm_epsilons(constants)
     if cfg.representation:
         raise BadInput("timm's ViT has no pre-logits layer; export it as npz or big_vision.")
     architecture = "vit_base_patch16_224"
+    if cfg.ln_epsilon == _CLIP_EPSILON:
+        architecture = "vit_base_patch16_clip_224"
+        _check_timm_epsilons({key: v for key, v in constants.items() if key != "ln_epsilon"})
+    else:
+        _check_timm_epsilons(constants)
     if cfg.backbone is not None:
         if cfg.backbone.stages not in _TIMM_HYBRIDS or cfg.backbone.width != 64:
             raise BadInput(
@@ -344,8 +349,8 @@ def timm_vit(
         args["qk_norm"] = True
     if cfg.biases in ("no_qkv", "none"):
         args |= {"qkv_bias": False, "proj_bias": cfg.biases == "no_qkv"}
-    if cfg.stem_norm == "tokens":
-        args["pre_norm"] = True
+    if cfg.stem_norm == "tokens" or cfg.ln_epsilon == _CLIP_EPSILON:
+        args["pre_norm"] = cfg.stem_norm == "tokens"
     if _packed(cfg):
         architecture = "vit_giant_patch14_dinov2"
         del args["act_layer"]  # its own is that of the gate

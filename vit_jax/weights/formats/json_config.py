@@ -123,11 +123,12 @@ def _read_timm(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_hf(content: Mapping[str, Any]) -> dict[str, Any]:
-    facts: dict[str, Any] = {"kind": content.get("model_type", "")}
     content = {**content, **content.get("vision_config", {})}
     keys = {"num_attention_heads": "heads", "hidden_size": "width", "num_hidden_layers": "depth"}
     keys |= {"intermediate_size": "mlp", "num_register_tokens": "registers"}
-    facts |= {ours: _number(content, k, int) for k, ours in keys.items() if content.get(k)}
+    facts: dict[str, Any] = {
+        ours: _number(content, k, int) for k, ours in keys.items() if k in content
+    }
     if content.get("pooler_act", "tanh") != "tanh":
         raise unknown(f"pooler_act in {NAME}", str(content["pooler_act"]), ["tanh"])
     if content.get("hidden_act", "silu") != "silu":  # that of a gate

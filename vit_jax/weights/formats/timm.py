@@ -158,6 +158,7 @@ TIMM_VIT = Format(
     _TIMM | _RESNET,
     before_write=_fuse_for_registers,
     takes=_TIMM_TAKES,
+    fits=lambda foreign: not packed(foreign),
     resize="smooth",
     beside=beside.timm_vit,
 )
@@ -166,7 +167,6 @@ TIMM_POOLED, TIMM_PACKED, TIMM_GATED = (
         TIMM_VIT,
         rules=rules,
         constants=_TIMM | constants,
-        takes=_TIMM_TAKES | ({"gate"} if fits else set()),
         fits=fits or TIMM_VIT.fits,
     )
     for rules, constants, fits in (
@@ -187,32 +187,32 @@ TIMM_ROOT_VIT = Format(  # for a backbone that is only a root, without stages
     ),
     beside=beside.timm_vit,
 )
-TIMM_DINOV3 = Format(
-    "timm",
-    "vit",
-    (
-        rule("cls_token", "cls"),
-        rule("reg_token", "registers"),
-        *dense("patch_embed.proj", "embedding", CONV),
-        *norm("blocks.{i}.norm1", "block_{i}/attn_norm"),
-        *heads("blocks.{i}.attn.qkv", "block_{i}/attn", ("query", "key", "value")),
-        *(
-            rule(f"blocks.{{i}}.attn.{name[0]}_bias", f"block_{{i}}/attn/{name}/bias", HEAD_BIAS)
-            for name in ("query", "value")
+TIMM_DINOV3 = tuple(
+    Format(
+        "timm",
+        "vit",
+        (
+            rule("cls_token", "cls"),
+            rule("reg_token", "registers"),
+            *dense("patch_embed.proj", "embedding", CONV),
+            *norm("blocks.{i}.norm1", "block_{i}/attn_norm"),
+            heads("blocks.{i}.attn.qkv", "block_{i}/attn", ("query", "key", "value"))[0],
+            rule("blocks.{i}.attn.q_bias", "block_{i}/attn/query/bias", HEAD_BIAS),
+            rule("blocks.{i}.attn.v_bias", "block_{i}/attn/value/bias", HEAD_BIAS),
+            *out("blocks.{i}.attn.proj", "block_{i}/attn"),
+            rule("blocks.{i}.gamma_1", "block_{i}/attn_scale"),
+            *norm("blocks.{i}.norm2", "block_{i}/mlp_norm"),
+            *mlp,
+            *dense("blocks.{i}.mlp.fc2", "block_{i}/mlp/down"),
+            rule("blocks.{i}.gamma_2", "block_{i}/mlp_scale"),
+            *norm("norm", "norm"),
+            *dense("head", "head"),
         ),
-        *out("blocks.{i}.attn.proj", "block_{i}/attn"),
-        rule("blocks.{i}.gamma_1", "block_{i}/attn_scale"),
-        *norm("blocks.{i}.norm2", "block_{i}/mlp_norm"),
-        *_TIMM_UP,
-        *_TIMM_GATED,
-        *dense("blocks.{i}.mlp.fc2", "block_{i}/mlp/down"),
-        rule("blocks.{i}.gamma_2", "block_{i}/mlp_scale"),
-        *norm("norm", "norm"),
-        *dense("head", "head"),
-    ),
-    _ERF | json_config.DINOV3 | {"ln_epsilon": 1e-5},
-    takes=frozenset({"gate", "registers", "biases", "class_token", "pool"}),
-    beside=beside.timm_dinov3,
+        _ERF | json_config.DINOV3 | {"ln_epsilon": 1e-5, "gate": gate},
+        takes=frozenset({"registers", "biases", "class_token", "pool"}),
+        beside=beside.timm_dinov3,
+    )
+    for gate, mlp in (("none", _TIMM_UP), ("silu", _TIMM_GATED))
 )
 TIMM_BIT = Format(
     "timm",
@@ -245,6 +245,6 @@ TIMM_MIXER = Format(
 )
 
 FORMATS = (
-    *(TIMM_ROOT_VIT, TIMM_VIT, TIMM_POOLED, TIMM_PACKED, TIMM_GATED, TIMM_DINOV3),
+    *(TIMM_ROOT_VIT, TIMM_VIT, TIMM_POOLED, TIMM_PACKED, TIMM_GATED, *TIMM_DINOV3),
     *(TIMM_BIT, TIMM_MIXER),
 )

@@ -120,7 +120,7 @@ def test_other_activation_names_the_ones_there_are(name, key, given):
 
 
 def test_other_pooler_of_transformers():
-    with pytest.raises(BadInput, match="pooler_act.*'relu'"):
+    with pytest.raises(BadInput, match=r"pooler_act.*'relu'"):
         json_config.read("hf", {"pooler_act": "relu"})
 
 

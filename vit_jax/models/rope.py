@@ -56,7 +56,7 @@ def scattered(
     axis_key, common_key = jax.random.split(key)
     each_2 = jax.random.uniform(axis_key, (2,), minval=-1.0) * jnp.log(jitter)
     common = jax.random.uniform(common_key, (), minval=-1.0) * jnp.log(rescale)
-    return coordinates_L2 * jnp.exp(each_2 + common)
+    return coordinates_L2 * jnp.exp(each_2 + common)[None]
 
 
 def axial(coordinates_L2: jax.Array, base: float, head_dim: int) -> jax.Array:
@@ -65,7 +65,7 @@ def axial(coordinates_L2: jax.Array, base: float, head_dim: int) -> jax.Array:
     Pair j of K/4 turns by place x base^(-4j/K).
     """
     speeds = jnp.asarray(base ** -(np.arange(0, 1, 4 / head_dim)), jnp.float32)
-    angles_L2Q = coordinates_L2[:, :, None] * speeds
+    angles_L2Q = coordinates_L2[:, :, None] * speeds[None, None]
     return angles_L2Q.reshape(len(coordinates_L2), 1, -1)
 
 
@@ -82,7 +82,7 @@ def initial_speeds(key: jax.Array, shape: tuple[int, ...], base: float) -> jax.A
     """
     _, heads, pairs = shape
     angles_N1 = jax.random.uniform(key, (heads, 1)) * 2 * jnp.pi
-    half = jnp.asarray(base ** -(np.arange(pairs // 2) / (pairs // 2)), jnp.float32)
+    half = jnp.asarray(base ** -(np.arange(pairs // 2) / (pairs // 2)), jnp.float32)[None]
     rows = [half * jnp.cos(angles_N1 + turn) for turn in (0.0, jnp.pi / 2)]
     columns = [half * jnp.sin(angles_N1 + turn) for turn in (0.0, jnp.pi / 2)]
     return jnp.stack([jnp.concatenate(rows, axis=1), jnp.concatenate(columns, axis=1)])
@@ -91,7 +91,7 @@ def initial_speeds(key: jax.Array, shape: tuple[int, ...], base: float) -> jax.A
 def rotate(x_BLNK: jax.Array, angles_LNP: jax.Array) -> jax.Array:
     """Rotates queries or keys in float32; returns their dtype."""
     first, second = jnp.split(x_BLNK.astype(jnp.float32), 2, axis=-1)
-    cos, sin = jnp.cos(angles_LNP), jnp.sin(angles_LNP)
+    cos, sin = jnp.cos(angles_LNP)[None], jnp.sin(angles_LNP)[None]
     turned = [first * cos - second * sin, second * cos + first * sin]
     return jnp.concatenate(turned, axis=-1).astype(x_BLNK.dtype)
 

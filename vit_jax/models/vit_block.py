@@ -121,7 +121,8 @@ class EncoderBlock(nn.Module):
             x_BLD = self._norm(f"{branch}_out_norm", x_BLD)
         if self.cfg.layer_scale:
             init = nn.initializers.constant(self.cfg.layer_scale)
-            x_BLD *= self.param(f"{branch}_scale", init, x_BLD.shape[-1:]).astype(x_BLD.dtype)
+            scale_D = self.param(f"{branch}_scale", init, x_BLD.shape[-1:])
+            x_BLD *= scale_D.astype(x_BLD.dtype)[None, None]
         return x_BLD
 
 

@@ -124,8 +124,9 @@ def context(form: Format, arrays: Flat, heads: int, image_size: tuple[int, int] 
         stride = side * root * 2 ** max(0, len(stages) - 1)
         patches = (image_size[0] // stride) * (image_size[1] // stride)
     if form.family == "vit" and SUFFIX[form.name] == ".safetensors":
-        heads = heads or _heads_of_variant(form, ours)
         width = _width(ours)
+        by_family = width // form.head_dim if form.head_dim else 0
+        heads = heads or by_family or _heads_of_variant(ours)
         if not 0 < heads <= width or width % heads:
             raise BadInput(f"heads={heads} do not divide the width {width} of the weights.")
     return Context(heads, ("cls" in ours) + ("dist" in ours), patches)
@@ -135,7 +136,7 @@ def _width(ours: Flat) -> int:
     return ours["embedding/kernel"].shape[0] if "embedding/kernel" in ours else 0
 
 
-def _heads_of_variant(form: Format, ours: Flat) -> int:
+def _heads_of_variant(ours: Flat) -> int:
     depth = len({m[0] for m in (re.match(r"block_\d+/", name) for name in ours) if m})
     mlp = ours["block_0/mlp/up/kernel"].shape[0] if "block_0/mlp/up/kernel" in ours else 0
     width = _width(ours)

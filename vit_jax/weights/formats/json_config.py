@@ -38,7 +38,7 @@ _TIMM_FACTS: tuple[tuple[str, dict[str, Any]], ...] = (
     (r"aimv2_.*", {"ln_epsilon": 1e-5, "norm": "rms"}),
     (r"vit_.*_(dinov3|eupe)(_.*)?", {"ln_epsilon": 1e-5}),
 )
-_TIMM_HEADS = {"vit_base_patch16_gap_224": 16}
+_TIMM_HEADS = {"vit_base_patch16_gap_224": 16, "vit_7b_patch16_dinov3": 32}
 _POOLS = {"token": "token", "avg": "gap", "map": "map"}
 _LONGEST_SIDE = 65535  # pixels
 _OWN_WORDS = ("gelu", "ws_epsilon_in", "root_pool")

@@ -175,6 +175,7 @@ class Format:
         in `constants`, or else its default.
       unused: patterns of tensors that only pre-training or another modality needs; not read.
       fits: predicate of the shapes of a file, for tables that share their names.
+      head_dim: K in all models of the family, for a file that does not tell the heads; 0: unknown.
       resize: how the readers of this format resize position embeddings.
       beside: (cfg, image size, constants, `json_config.Images`) -> the JSON files to write beside
         the weights: file name -> object. It raises BadInput for a model that their readers cannot
@@ -192,6 +193,7 @@ class Format:
     takes: frozenset[str] = frozenset()
     unused: tuple[str, ...] = ()
     fits: Callable[[Flat], bool] = lambda foreign: True
+    head_dim: int = 0
     resize: posemb.Resize = "aligned"
     beside: Callable[..., dict[str, dict[str, Any]]] | None = None
 

@@ -167,12 +167,13 @@ TIMM_POOLED, TIMM_PACKED, TIMM_GATED = (
         TIMM_VIT,
         rules=rules,
         constants=_TIMM | constants,
+        head_dim=head_dim,
         fits=fits or TIMM_VIT.fits,
     )
-    for rules, constants, fits in (
-        (_timm_vit(last="fc_norm"), {"final_norm": "pooled"}, None),
-        (_timm_vit(mlp=_TIMM_PACKED), {"gate": "silu"}, packed),
-        (_timm_vit(mlp=_TIMM_GATED, stem_norm="patch_embed.norm"), _AIMV2, None),
+    for rules, constants, fits, head_dim in (
+        (_timm_vit(last="fc_norm"), {"final_norm": "pooled"}, None, 0),
+        (_timm_vit(mlp=_TIMM_PACKED), {"gate": "silu"}, packed, 64),
+        (_timm_vit(mlp=_TIMM_GATED, stem_norm="patch_embed.norm"), _AIMV2, None, 128),
     )
 )
 TIMM_ROOT_VIT = Format(  # for a backbone that is only a root, without stages
@@ -181,6 +182,7 @@ TIMM_ROOT_VIT = Format(  # for a backbone that is only a root, without stages
     _timm_vit(_HYBRID),
     _TIMM | _RESNET,
     before_write=_fuse_for_registers,
+    fits=lambda foreign: "patch_embed.backbone.conv.weight" in foreign,
     resize="smooth",
     writes=lambda flat: (
         "backbone/conv_root/kernel" in flat and "backbone/stage1_unit1/conv1/kernel" not in flat
@@ -210,6 +212,7 @@ TIMM_DINOV3 = tuple(
         ),
         _ERF | json_config.DINOV3 | {"ln_epsilon": 1e-5, "gate": gate},
         takes=frozenset({"registers", "biases", "class_token", "pool"}),
+        head_dim=64,
         beside=beside.timm_dinov3,
     )
     for gate, mlp in (("none", _TIMM_UP), ("silu", _TIMM_GATED))

@@ -69,8 +69,10 @@ together = pytest.mark.parametrize("settings", TOGETHER)
 all_options = pytest.mark.parametrize("name", OPTIONS)
 
 
-def apply(cfg, params, images, **arguments):
-    return variants.make(cfg).apply({"params": params}, images, **arguments)
+def apply(cfg, params, images, train=False, **arguments):
+    model = variants.make(cfg)
+    run = jax.jit(lambda p, x, more: model.apply({"params": p}, x, train=train, **more))
+    return run(params, images, arguments)
 
 
 def count(cfg) -> int:
@@ -87,7 +89,7 @@ def test_parameters_and_flops_are_those_counted_by_hand(name):
 
 @together
 def test_scan_loop_and_unrolled_layers_agree(settings):
-    cfg = tiny.config(**settings)
+    cfg = tiny.config(**settings, depth=2)
     params, images = tiny.params(cfg), tiny.images_of(cfg, 2)
     scanned = apply(cfg, params, images)
     assert scanned.shape == (2, Y)
@@ -120,9 +122,9 @@ def test_every_parameter_has_axes(name):
 
 @together
 def test_every_parameter_has_a_gradient(settings):
-    cfg = tiny.config(**settings)
+    cfg = tiny.config(**settings, depth=2)
     params, images = tiny.params(cfg), tiny.images_of(cfg, 2)
-    grad = jax.grad(lambda p: jnp.sum(jnp.sin(apply(cfg, p, images))))(params)
+    grad = jax.jit(jax.grad(lambda p: jnp.sum(jnp.sin(apply(cfg, p, images)))))(params)
     silent = [
         path for path, g in jax.tree_util.tree_leaves_with_path(grad) if not np.abs(g).max() > 0
     ]
@@ -131,11 +133,11 @@ def test_every_parameter_has_a_gradient(settings):
 
 def test_names_that_remat_keeps():
     gated = {"gate": "silu", "qk_norm": True, "rope": "axial"}
-    cfg = tiny.config(**gated, remat="query,mlp_gate")
+    cfg = tiny.config(**gated, remat="query,mlp_gate", depth=2)
     params, images = tiny.params(cfg), tiny.images_of(cfg, 2)
 
     def grad(cfg):
-        return jax.grad(lambda p: jnp.sum(apply(cfg, p, images) ** 2))(params)
+        return jax.jit(jax.grad(lambda p: jnp.sum(apply(cfg, p, images) ** 2)))(params)
 
     kept, plain = grad(cfg), grad(dataclasses.replace(cfg, remat="none"))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), kept, plain)

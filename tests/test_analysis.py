@@ -16,7 +16,7 @@ from test_vit import POSITIONS, reference
 
 from vit_jax.analysis import confusion, filters, maps, similarity
 from vit_jax.errors import RunFailed
-from vit_jax.models import variants, vit
+from vit_jax.models import variants, vit_block
 from vit_jax.weights import convert, fitting
 
 # --- attention of models ---
@@ -147,7 +147,7 @@ def test_weights_cost_nothing_unless_asked_for(monkeypatch, scan):
     cfg = tiny.config(scan=scan)
     given = tiny.params(cfg), tiny.images_of(cfg, 2)
     usual, asked = program(cfg, *given), program(cfg, *given, mutable=["intermediates"])
-    monkeypatch.setattr(vit.Attention, "sow", lambda *_: False)
+    monkeypatch.setattr(vit_block.Attention, "sow", lambda *_: False)
     assert program(cfg, *given) == usual
     assert asked != usual
 

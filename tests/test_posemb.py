@@ -7,6 +7,7 @@ import itertools
 import math
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import tiny
@@ -243,3 +244,26 @@ def test_resizing_an_axis_keeps_linear_functions_and_its_ends(new):
 def test_resizing_an_axis_to_its_length_changes_nothing(size):
     given = noise(1, size, 3).astype(np.float32)
     np.testing.assert_array_equal(posemb.resize_axis(given, size), given)
+
+
+# ---------------------------------------------------------------- resizing as other libraries
+
+
+@pytest.mark.parametrize("old, new", [(5, 7), (7, 3), (4, 9), (6, 6)])
+def test_smooth_resizing_is_the_cubic_one_of_jax_with_antialias(old, new):
+    x = np.random.default_rng(0).normal(size=(1, old * old, 3)).astype(np.float32)
+    have = posemb.resize(x, (new, new), (old, old), class_rows=0, how="smooth")
+    grid = jnp.asarray(x).reshape(old, old, 3)
+    want = jax.image.resize(grid, (new, new, 3), "cubic", antialias=True, precision="highest")
+    np.testing.assert_allclose(have, want.reshape(1, new * new, 3), atol=2e-6)
+
+
+def test_bicubic_resizing_is_that_of_torch():
+    """Values of torch 2.13: `interpolate(x, size, mode="bicubic", align_corners=False)`."""
+    x = np.float32([0, 1, 4, 2, -3])[None, :, None]
+    have = [
+        posemb.resize(x, (new, 1), (5, 1), class_rows=0, how="bicubic")[0, :, 0] for new in (7, 3)
+    ]
+    seven = [-0.0787175, 0.2653066, 1.9883389, 4.0, 3.205539, -0.3090367, -3.3935883]
+    np.testing.assert_allclose(have[0], seven, atol=1e-5)
+    np.testing.assert_allclose(have[1], [0.148149, 4.0, -1.537037], atol=1e-5)

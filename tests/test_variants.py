@@ -16,7 +16,7 @@ import tiny
 
 from vit_jax import sharding, tree
 from vit_jax.errors import BadInput
-from vit_jax.models import bit, mixer, resnet, variants, vit
+from vit_jax.models import bit, mixer, resnet, variants, vit, vit_config
 from vit_jax.weights import architecture
 
 # Published numbers of parameters at 224 pixels and 1000 classes (reference/compatibility.md, 2.4,
@@ -177,7 +177,8 @@ def test_numbers_replace_those_of_the_variant():
     found = config("B/16", 10, **given)
     given |= {"patch": 16, "classes": 10, "backbone": None, "attention": "plain"}
     given |= {"patch_outputs": 0, "maps": (), "unrolled": False}
-    assert dataclasses.asdict(found) == given
+    options = {name: getattr(vit.ViTConfig, name) for name in vit_config.OPTIONS}  # defaults
+    assert dataclasses.asdict(found) == given | options
 
 
 @pytest.mark.parametrize(
@@ -451,7 +452,7 @@ NUMBERS = [
 
 @pytest.mark.parametrize("field", NUMBERS)
 def test_negative_numbers_are_bad_input_and_biases_are_not(field):
-    assert len(NUMBERS) == 17
+    assert len(NUMBERS) == 22
     for variant in ("B/16", "BiT-R50x1", "Mixer-B/16"):
         with pytest.raises(BadInput, match=rf"model\.{field}=-1"):
             variants.config(variant=variant, classes=3, **{field: -1})
@@ -490,7 +491,31 @@ TAKEN = {
     "remat": ("full", "vhbm"),
     "attention": ("fused", "vh"),
     "patches": ((8, 16), ""),  # of FlexiViT alone
+    "class_token": (True, "vh"),
+    "distillation": (True, "vh"),
+    "rope": ("axial", "vh"),
+    "rope_base": (10.0, "vh"),
+    "rope_coordinates": ("index", "vh"),
+    "rope_grid": (16, "vh"),
+    "rope_jitter": (1.5, "vh"),
+    "rope_rescale": (1.5, "vh"),
+    "stem_bias": (False, "vh"),
+    "stem_norm": ("tokens", "vh"),
+    "norm": ("rms", "vh"),
+    "norm_at": ("post", "vh"),
+    "final_norm": ("pooled", "vh"),
+    "parallel": (True, "vh"),
+    "layer_scale": (1e-5, "vh"),
+    "qk_norm": (True, "vh"),
+    "gate": ("silu", "vh"),
+    "mlp_norm": (True, "vh"),
+    "biases": ("none", "vh"),
 }
+
+# What a setting needs beside it.
+NEEDED = {name: {"rope": "axial"} for name in TAKEN if name.startswith("rope_")}
+NEEDED["rope_grid"] |= {"rope_coordinates": "index"}
+NEEDED["class_token"] = {"pool": "gap"}
 
 
 def test_every_setting_is_taken_or_refused_below():
@@ -506,8 +531,9 @@ def test_a_setting_changes_the_model_or_is_refused_where_there_is_none(letter, v
         if value == "OTHER":
             value = {"h": "variance"}.get(letter, "std")
         if letter in families:
-            found = variants.config(variant=variant, classes=3, **{field: value})
-            assert found != variants.config(variant=variant, classes=3), field
+            needed = NEEDED.get(field, {})
+            found = variants.config(variant=variant, classes=3, **needed, **{field: value})
+            assert found != variants.config(variant=variant, classes=3, **needed), field
             continue
         with pytest.raises(BadInput) as caught:
             variants.config(variant=variant, classes=3, **{field: value})

@@ -390,7 +390,7 @@ def test_broken_configuration_of_images(tmp_path):
         ("timm", {"model_args": {"num_heads": 4, "embed_dim": 64}}, "width=32.*says 64"),
         ("timm", {"model_args": {"num_heads": 4, "reg_tokens": 1}}, "registers=0.*says 1"),
         ("timm", {"model_args": {"num_heads": 4, "img_size": 16}}, "9 patches.*16 x 16"),
-        ("timm", {"model_args": {"num_heads": 4, "global_pool": "avg"}}, "pool=token.*says gap"),
+        ("timm", {"model_args": {"num_heads": 4, "global_pool": "map"}}, "pool=token.*says map"),
         ("timm", {"model_args": {"num_heads": 4, "global_pool": "avgmax"}}, "says avgmax"),
         ("timm map", {"model_args": {"num_heads": 4}, "global_pool": "token"}, "pool=map.*token"),
         ("timm mixer", {"pretrained_cfg": {"input_size": [3, 8, 8]}}, "9 patches.*8 x 8"),
@@ -400,7 +400,8 @@ def test_broken_configuration_of_images(tmp_path):
         ("hf", {"num_attention_heads": 4, "intermediate_size": 64}, "mlp=48.*says 64"),
         ("hf", {"num_attention_heads": 4, "image_size": 224}, "9 patches.*224 x 224"),
         ("hf", {"num_attention_heads": 4, "hidden_act": "relu"}, "activation"),
-        ("timm", {"model_args": {"num_heads": 4, "act_layer": "quick_gelu"}}, "activation"),
+        ("hf", {"num_attention_heads": 4, "model_type": "swin"}, "those of vit.*model_type=swin"),
+        ("timm", {"model_args": {"num_heads": 4, "act_layer": "silu"}}, "activation"),
     ],
 )
 def test_configuration_that_contradicts_the_weights(tmp_path, kind, said, words):

@@ -1,6 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
+import json
 import sys
 
 import hostile
@@ -325,13 +326,48 @@ def test_hugging_face_sees_the_same(config):
 
 
 @pytest.mark.parametrize(
+    "kind, config, gap",
+    [
+        ("Bit", {"size": {"shortest_edge": 40}, "crop_size": {"height": 32, "width": 32}}, 0.02),
+        ("CLIP", {"size": 32, "crop_size": 32}, 0.02),
+        ("Siglip", {"size": {"height": 32, "width": 32}}, 0.01),
+        ("DINOv3ViT", {"size": {"height": 32, "width": 32}}, 2e-6),
+    ],
+)
+def test_processors_of_other_families_see_the_same(kind, config, gap):
+    """They resize tensors of uint8, which rounds some pixels to the next level; DINOv3's floats."""
+    transformers = peer_libraries.load("transformers")
+    processor = getattr(transformers, f"{kind}ImageProcessor")(**config)
+    image = pictures.noise(60, 47)
+    expected = processor(Image.fromarray(image), return_tensors="np")["pixel_values"][0]
+    have = preprocessing.hf_reader(json.loads(processor.to_json_string()))(image)[0]
+    np.testing.assert_allclose(have, expected.transpose(1, 2, 0), atol=gap)
+
+
+def test_a_number_is_the_shorter_side_for_clip():
+    config = {"size": 20, "do_center_crop": False, "image_processor_type": "CLIPImageProcessor"}
+    assert preprocessing.hf_reader(config)(pictures.noise(40, 60)).shape == (1, 20, 30, 3)
+
+
+def test_dinov3_resizes_without_rounding():
+    image = np.zeros((1, 2, 3), np.uint8)
+    image[0, 1] = 1
+    config = {
+        "image_processor_type": "DINOv3ViTImageProcessorFast", "do_normalize": False,
+        "size": {"height": 1, "width": 4},
+    }  # fmt: skip
+    row = preprocessing.hf_reader(config)(image)[0, 0, :, 0] * 255
+    np.testing.assert_allclose(row, [0, 0.25, 0.75, 1], atol=1e-6)
+
+
+@pytest.mark.parametrize(
     "config, said",
     [
         (
-            {"image_processor_type": "CLIPImageProcessor"},
-            "image_processor_type='CLIPImageProcessor'",
+            {"image_processor_type": "LevitImageProcessor"},
+            "image_processor_type='LevitImageProcessor'",
         ),
-        ({"feature_extractor_type": "BeitFeatureExtractor"}, "feature_extractor_type="),
+        ({"feature_extractor_type": "LevitFeatureExtractor"}, "feature_extractor_type="),
         ({"do_pad": True}, "do_pad=True is not known"),
         ({"do_reduce_labels": True}, "do_reduce_labels"),
         ({"size_divisor": 32}, "size_divisor"),

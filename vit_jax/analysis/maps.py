@@ -73,10 +73,14 @@ def read_at_output(
     _, batch, _, tokens, _ = weights_SBNLL.shape
     if pooling_BN1L is not None:
         shares_BL = jnp.mean(pooling_BN1L, axis=(1, 2))
-        return jnp.pad(shares_BL, ((0, 0), (cfg.registers, 0)))
+        none = jnp.zeros((batch, cfg.registers), shares_BL.dtype)
+        parts = [shares_BL[:, : cfg.class_rows], none, shares_BL[:, cfg.class_rows :]]
+        return jnp.concatenate(parts, axis=1)
     places = jnp.arange(tokens)
-    read_L = places == 0 if cfg.pool == "token" else places >= cfg.registers
-    return jnp.broadcast_to(read_L / jnp.sum(read_L), (batch, tokens)).astype(jnp.float32)
+    class_L, patches_L = places <= cfg.distillation, places >= cfg.prefix
+    read = {"token": [class_L], "gap": [patches_L], "token+gap": [class_L, patches_L]}[cfg.pool]
+    read_L = sum(part_L / jnp.sum(part_L) for part_L in read) / len(read)
+    return jnp.broadcast_to(read_L, (batch, tokens)).astype(jnp.float32)
 
 
 def look(
@@ -126,7 +130,7 @@ def look(
 
 def batch_size(cfg: vit.ViTConfig, patches: int, count: int, ways: int) -> int:
     """Returns how many images fit at a time with all attention weights, a multiple of `ways`."""
-    tokens = patches + cfg.registers + (cfg.pool == "token")
+    tokens = patches + cfg.prefix
     each = 4 * cfg.depth * cfg.heads * tokens**2
     return ways * min(max(1, BYTES // each), MOST, -(-count // ways))
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from vit_jax import tree
-from vit_jax.models import variants, vit
+from vit_jax.models import posemb, variants, vit, vit_block
 
 
 def of_model(cfg: vit.ViTConfig, params: dict[str, Any], size: tuple[int, int]) -> np.ndarray:
@@ -20,7 +20,7 @@ def of_model(cfg: vit.ViTConfig, params: dict[str, Any], size: tuple[int, int]) 
     The embeddings are those that the model adds.
 
     Args:
-      cfg: configuration with a `posemb` other than none and relative; see `has_embeddings`.
+      cfg: configuration with a `posemb` of its own; see `has_embeddings`.
       params: parameters for images of that size.
       size: rows and columns of pixels.
 
@@ -38,12 +38,12 @@ def of_model(cfg: vit.ViTConfig, params: dict[str, Any], size: tuple[int, int]) 
 
 def has_embeddings(cfg: vit.ViTConfig) -> bool:
     """Returns True if the model adds position embeddings to patches."""
-    return cfg.posemb not in ("none", "relative")
+    return cfg.posemb not in posemb.WITHOUT_TABLE
 
 
 def _patches(cfg: vit.ViTConfig, params: dict[str, Any], grid: tuple[int, int]) -> np.ndarray:
     """Returns the embeddings that are added to the patches, float32 [L, D]."""
-    added_1LD = vit.position_table(cfg, lambda name, *_: params[name], grid)
+    added_1LD = vit_block.position_table(cfg, lambda name, *_: params[name], grid)
     return np.asarray(added_1LD, np.float32)[0, -grid[0] * grid[1] :]
 
 

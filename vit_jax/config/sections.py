@@ -11,8 +11,8 @@ A section with `name` has one sub-section for each choice. Only the chosen one c
 A duration is text: a number and `steps`, `epochs`, `examples` or `percent` (of `length`). "0" means
 never. The keys of a section are the keyword arguments of one function.
 
-Imports only `schema`, and `optimizer_sections`, which declares optimizers and schedules. Start from
-`Config`.
+Imports only `schema`, and `model_section` and `optimizer_sections`, which declare sections too.
+Start from `Config`.
 """
 
 import re
@@ -21,6 +21,24 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from vit_jax.config import schema
+from vit_jax.config.model_section import Attention as Attention
+from vit_jax.config.model_section import Biases as Biases
+from vit_jax.config.model_section import Compute as Compute
+from vit_jax.config.model_section import EpsilonIn as EpsilonIn
+from vit_jax.config.model_section import FinalNorm as FinalNorm
+from vit_jax.config.model_section import Gate as Gate
+from vit_jax.config.model_section import Gelu as Gelu
+from vit_jax.config.model_section import Model as Model
+from vit_jax.config.model_section import Norm as Norm
+from vit_jax.config.model_section import NormAt as NormAt
+from vit_jax.config.model_section import Pool as Pool
+from vit_jax.config.model_section import Posemb as Posemb
+from vit_jax.config.model_section import PosembAt as PosembAt
+from vit_jax.config.model_section import RootPool as RootPool
+from vit_jax.config.model_section import Rope as Rope
+from vit_jax.config.model_section import RopeCoordinates as RopeCoordinates
+from vit_jax.config.model_section import Stem as Stem
+from vit_jax.config.model_section import StemNorm as StemNorm
 from vit_jax.config.optimizer_sections import Dtype as Dtype
 from vit_jax.config.optimizer_sections import Optimizer, Schedule
 from vit_jax.config.schema import MOST, Range, how_often, inside, results, where
@@ -29,86 +47,19 @@ from vit_jax.config.schema import MOST, Range, how_often, inside, results, where
 BadImages = Literal["error", "skip"]
 Cache = Literal["none", "raw", "decoded"]
 ReaderName = Literal["tf", "python"]
-Attention = Literal["auto", "plain", "fused"]
-Compute = Literal["float32", "bfloat16_products", "bfloat16"]
-EpsilonIn = Literal["std", "variance"]
-Gelu = Literal["tanh", "erf"]
-Pool = Literal["token", "gap", "map"]
-Posemb = Literal["none", "learned1d", "learned2d", "relative", "sincos2d"]
-PosembAt = Literal["stem", "every", "shared"]
-RootPool = Literal["zero", "-inf"]
-Stem = Literal["standard", "small"]
 Target = Literal["mean", "small", "l2"]
 Platform = Literal["auto", "cpu", "gpu", "tpu"]
 
 _COUNT, _POSITIVE = Range(0, MOST), Range(1, MOST)
 _RATE = Range(0, 1, below=True)
 _SHARE = Range(0, 1, above=True)
-_EPSILON = Range(0, 1)
 _EPS = Range(0, 10, above=True)
 _AXIS = Range(1, MOST, also=(-1,))
 _SECS = Range(1, 10**6)
 _NOT_NEGATIVE = Range(0, 1e6)
-_WIDTH = Range(0, 2**20)
 _LARGEST = 1e30  # a float32 holds it
 
 # fmt: off
-
-
-@dataclass(frozen=True)
-class Model:
-    """The architecture (docs/models.md); 0, () and "auto" leave a value to the variant."""
-    variant: str = results(
-        "B/16", "name of `vit_jax models`, any patch; auto: init's or Ti/8", "model")
-    width: int = results(
-        0, "token width D; 0, here and in the next four keys: the variant's value", _WIDTH)
-    depth: int = results(0, "number of encoder or Mixer blocks", Range(0, 10_000))
-    mlp: int = results(0, "width of the MLP (Mixer: of the MLP over channels)", _WIDTH)
-    heads: int = results(0, "number of attention heads; divides width", _WIDTH)
-    token_mlp: int = results(0, "Mixer: width of the MLP over tokens", _WIDTH)
-    patches: tuple[int, ...] = results(
-        (), "FlexiViT: patch sides to draw from in training; (): the paper's", "counts")
-    stages: tuple[int, ...] = results(
-        (), "hybrid, BiT: units per ResNet stage; (): the variant's", "counts")
-    root_width: int = results(
-        0, "hybrid, BiT: channels of the root, a multiple of 32; 0: the variant's", _WIDTH)
-    stem: Stem = results("standard", "hybrid, BiT: small is 3 x 3 without a pool, for small images")
-    stem_stride: int = results(0, "stride of the small stem; 0: 1", Range(0, 2))
-    root_pool: Literal["auto", RootPool] = results(
-        "auto", "BiT: padding value of the root's pooling; auto: zero")
-    pool: Pool = results("token", "class token, global average or attention pooling")
-    posemb: Posemb = results("learned1d", "position embedding (Table 8)")
-    posemb_at: PosembAt = results(
-        "stem", "every: a table per layer; shared: one table in all layers")
-    posemb_std: float = results(
-        0.02, "deviation of learned1d and learned2d at the start; big_vision: 1/sqrt(D)", _EPSILON)
-    mup_base_width: int = results(
-        0, "ViT: width at which the learning rate was found, for muP (docs/optimizers.md); 0: off",
-        _WIDTH)
-    registers: int = results(0, "number of extra tokens that belong to no patch", Range(0, 2**16))
-    representation: int = results(0, "width of the tanh layer before the head; 0: no layer", _WIDTH)
-    head_bias: float = results(
-        0.0, "initial bias of the head; -10 suits sigmoid on 21k classes", Range(-1000, 1000))
-    dropout: float = results(0.0, "rate after position embedding, attention and MLP layers", _RATE)
-    attention_dropout: float = results(0.0, "rate on attention weights", _RATE)
-    drop_path: float = results(
-        0.0, "stochastic depth: rate of the last block, linear from 0", _RATE)
-    gelu: Literal["auto", Gelu] = results(
-        "auto", "form of GELU; auto, here and below: init's, else the published")
-    ln_epsilon: float = results(
-        0.0, "epsilon of LayerNorm; 0, here and below: init's, else the published", _EPSILON)
-    gn_epsilon: float = results(0.0, "hybrid, BiT: epsilon of GroupNorm", _EPSILON)
-    ws_epsilon: float = results(0.0, "hybrid, BiT: epsilon of weight standardisation", _EPSILON)
-    ws_epsilon_in: Literal["auto", EpsilonIn] = results(
-        "auto", "hybrid, BiT: where ws_epsilon is added")
-    dtype: Compute = results(
-        "float32", "dtype of compute; parameters are float32; bfloat16_products: only factors of "
-        "products are bfloat16, as a TPU multiplies float32 (docs/models.md)")
-    scan: bool = results(True, "stack the layers' parameters, so that a block can be compiled once")
-    remat: str = where(
-        "none", "what the backward pass recomputes: none | dots | full | auto; or the names of "
-        'activations that it keeps, e.g. "query,key" (docs/memory.md)')
-    attention: Attention = where("auto", "auto: the fastest path of a platform (docs/memory.md)")
 
 
 @dataclass(frozen=True)

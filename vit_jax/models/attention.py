@@ -7,6 +7,7 @@ Axes: B batch, L tokens (M memory tokens), D width, N heads, K head dim, R offse
 computed in float32. Start from `Attention`; `build.execution` chooses the path.
 """
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -18,7 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 
-from vit_jax.models import attention_math
+from vit_jax.config.sections import Biases, Rope
+from vit_jax.models import attention_math, layers, rope
 from vit_jax.models.layers import factors, product, stream
 from vit_jax.sharding import Rules, constrain
 
@@ -28,6 +30,7 @@ from vit_jax.sharding import Rules, constrain
 # and `xla` call jax.nn.dot_product_attention, `splash` calls jax's Pallas kernel for TPUs.
 Path = Literal["plain", "memory_efficient", "packed", "splash", "xla", "cudnn"]
 
+_MASKED = -1e30  # added to the scores of tokens that are not real
 _BLOCK = 512  # tokens that splash attention computes at once
 
 # Parameter path within a block -> logical axes; see sharding.param_axes.
@@ -36,7 +39,10 @@ ATTENTION_AXES: dict[str, tuple[str | None, ...]] = {
     r"(query|key|value)/bias": ("heads", "head_dim"),
     r"out/kernel": ("heads", "head_dim", "embed"),
     r"out/bias": ("embed",),
+    r"(query|key)_norm/(scale|bias)": ("head_dim",),
     r"relative": (None, "heads", "head_dim"),
+    r"relative_bias": (None, "heads"),
+    r"rope": (None, "heads", "head_dim"),
 }
 
 # Names that `layers.rematerialised` can keep.
@@ -46,7 +52,7 @@ KEEPABLE = ("query", "key", "value", "weights", "attention", "attention_out")
 def not_fused(*, dropout: float, relative: bool) -> str:
     """Returns why no fused path can compute this attention on any device; "" if one can."""
     if relative:
-        return "fused attention has no term for relative positions (model.posemb=relative)"
+        return "fused attention has no term for relative positions (model.posemb=relative...)"
     if dropout:
         return f"fused attention has no dropout on its weights (model.attention_dropout={dropout})"
     return ""
@@ -87,12 +93,14 @@ class Projection(nn.Module):
       outputs: shape of the result.
       dtype: dtype of the computation.
       rules: placement of activations.
+      bias: whether there is a bias.
     """
 
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     dtype: Any
     rules: Rules | None
+    bias: bool = True
 
     @nn.compact
     def __call__(self, x: jax.Array, result: tuple[int, ...]) -> jax.Array:
@@ -104,13 +112,16 @@ class Projection(nn.Module):
             return nn.initializers.xavier_uniform()(key, flat).reshape(shape)
 
         kernel = self.param("kernel", init, shape)
-        bias = self.param("bias", nn.initializers.zeros, self.outputs)
-        x, kernel, bias = (a.astype(stream(self.dtype)) for a in (x, kernel, bias))
+        dtype = stream(self.dtype)
+        x, kernel = x.astype(dtype), kernel.astype(dtype)
         summed = x.shape[2:]
         axes = tuple(range(2, x.ndim)), tuple(range(len(summed)))
         sums = product(self.rules, self.dtype)(
             x, kernel.reshape(*summed, *result), (axes, ((), ()))
         )
+        if not self.bias:
+            return sums
+        bias = self.param("bias", nn.initializers.zeros, self.outputs).astype(dtype)
         return sums + bias.reshape(1, 1, *result)
 
 
@@ -132,8 +143,59 @@ def relative_scores(query_BLNK: jax.Array, table_RNK: jax.Array) -> jax.Array:
     return jnp.take_along_axis(scores_BNLR, offset_LM[None, None], axis=-1)
 
 
+def offset_numbers(grid: tuple[int, int], classes: int) -> np.ndarray:
+    """Returns which row of a table of offsets belongs to each query and key, int [L, L].
+
+    Rows are the offsets between patches, row by row; with a class token, three more follow: from it
+    to a patch, from a patch to it, and to itself (BEiT, arXiv:2106.08254).
+
+    Args:
+      grid: rows and columns of patches.
+      classes: 1 with a class token, which then is the first token, else 0.
+    """
+    rows, columns = grid
+    y, x = (axis.ravel() for axis in np.indices(grid))
+    down, right = y[:, None] - y[None] + rows - 1, x[:, None] - x[None] + columns - 1
+    numbers = down * (2 * columns - 1) + right
+    if not classes:
+        return numbers
+    offsets = (2 * rows - 1) * (2 * columns - 1)
+    numbers = np.pad(numbers, ((1, 0), (1, 0)))
+    numbers[0], numbers[:, 0], numbers[0, 0] = offsets, offsets + 1, offsets + 2
+    return numbers
+
+
+@dataclasses.dataclass(frozen=True)
+class Extras:
+    """Options of an attention beyond appendix A of arXiv:2010.11929.
+
+    Attributes:
+      norm: norm of queries and keys within each head (arXiv:2302.05442), or "".
+      epsilon: epsilon of these norms.
+      biases: which projections have a bias.
+      rope: kind of rotary positions.
+      rope_base: see `rope.axial`.
+      offsets: grid of patches and 1 with a class token, for a learned bias of each offset; None
+        without one.
+      query_scale: factor on the queries, beside the division of scores by sqrt(K).
+    """
+
+    norm: Literal["", "layer", "rms"] = ""
+    epsilon: float = 1e-6
+    biases: Biases = "all"
+    rope: Rope = "none"
+    rope_base: float = 100.0
+    offsets: tuple[tuple[int, int], int] | None = None
+    query_scale: float = 1.0
+
+    def has_bias(self, name: str) -> bool:
+        """Returns True if the projection `query`, `key`, `value` or `out` has a bias."""
+        without = {"all": (), "no_key": ("key",), "no_qkv": ("query", "key", "value")}
+        return self.biases != "none" and name not in without[self.biases]
+
+
 class Attention(nn.Module):
-    """Multi-head attention (arXiv:2010.11929, appendix A) with a bias on each projection.
+    """Multi-head attention (arXiv:2010.11929, appendix A).
 
     Attributes:
       heads: N, divides D.
@@ -144,7 +206,7 @@ class Attention(nn.Module):
         sequence (appendix D.4; self-attention only).
       path: code path; all but plain and memory_efficient support neither dropout nor relative
         scores, see `not_fused`.
-      query_scale: factor on the queries, beside the division of scores by sqrt(K).
+      extras: further options.
     """
 
     heads: int
@@ -153,13 +215,27 @@ class Attention(nn.Module):
     rules: Rules | None
     relative: bool = False
     path: Path = "plain"
-    query_scale: float = 1.0
+    extras: Extras = Extras()
 
     @nn.compact
     def __call__(
-        self, query_BLD: jax.Array, memory_BMD: jax.Array, key: jax.Array | None
+        self,
+        query_BLD: jax.Array,
+        memory_BMD: jax.Array,
+        key: jax.Array | None,
+        places_M2: jax.Array | None = None,
+        real_BM: jax.Array | None = None,
     ) -> jax.Array:
-        """Lets queries [B, L, D] attend to memory [B, M, D]; returns [B, L, D]."""
+        """Lets queries [B, L, D] attend to memory [B, M, D]; returns [B, L, D].
+
+        Args:
+          query_BLD: queries; with rotary positions or offsets, the first L of the memory.
+          memory_BMD: memory.
+          key: typed key of dropout; None in evaluation.
+          places_M2: `rope.coordinates` of the memory, for rotary positions.
+          real_BM: bool, False for tokens that nothing attends to; None: all are real. Only the
+            paths plain and memory_efficient take it.
+        """
         width = query_BLD.shape[-1]
         heads = self.heads, width // self.heads
         grouped = heads
@@ -167,23 +243,56 @@ class Attention(nn.Module):
             beside = heads_in_group(self.heads, heads[1], self.rules)
             grouped = self.heads // beside, beside * heads[1]
 
+        extras, angles_MNP = self.extras, self._angles(places_M2, heads)
+
         def project(x: jax.Array, name: str) -> jax.Array:
-            x = Projection((width,), heads, self.dtype, self.rules, name=name)(x, grouped)
+            bias = extras.has_bias(name)
+            projection = Projection((width,), heads, self.dtype, self.rules, bias, name=name)
+            x = projection(x, grouped)
+            if name != "value" and (extras.norm or angles_MNP is not None):
+                x = self._normed_and_rotated(x, name, heads, angles_MNP).reshape(x.shape)
             return constrain(x, ("act_batch", "act_tokens", "act_heads", None), self.rules)
 
         query_BLNK = project(query_BLD, "query")
-        if self.query_scale != 1.0:
-            query_BLNK *= jnp.asarray(self.query_scale, query_BLNK.dtype)
+        if extras.query_scale != 1.0:
+            query_BLNK *= jnp.asarray(extras.query_scale, query_BLNK.dtype)
         key_BMNK, value_BMNK = (
             project(memory_BMD, name).astype(factors(self.dtype)) for name in ("key", "value")
         )
         if self.path in ("plain", "memory_efficient"):
-            mixed_BLNK = self._plain(query_BLNK, key_BMNK, value_BMNK, key)
+            mixed_BLNK = self._plain(query_BLNK, key_BMNK, value_BMNK, key, real_BM)
         else:
-            assert not not_fused(dropout=self.dropout, relative=self.relative)
+            relative = self.relative or extras.offsets is not None
+            assert not not_fused(dropout=self.dropout, relative=relative)
+            assert real_BM is None, self.path
             mixed_BLNK = self._without_weights(query_BLNK, key_BMNK, value_BMNK, heads[1])
-        out = Projection(heads, (width,), self.dtype, self.rules, name="out")
+        bias = extras.has_bias("out")
+        out = Projection(heads, (width,), self.dtype, self.rules, bias, name="out")
         return checkpoint_name(out(mixed_BLNK, (width,)), "attention_out")
+
+    def _angles(self, places_M2: jax.Array | None, heads: tuple[int, int]) -> jax.Array | None:
+        """Returns the angles of rotary positions, [M, N or 1, P]; None without any."""
+        base = self.extras.rope_base
+        if self.extras.rope == "none" or places_M2 is None:
+            return None
+        if self.extras.rope == "axial":
+            return rope.axial(places_M2, base, heads[1])
+        init = functools.partial(rope.initial_speeds, base=base)
+        return rope.mixed(places_M2, self.param("rope", init, (2, heads[0], heads[1] // 2)))
+
+    def _normed_and_rotated(
+        self, x: jax.Array, name: str, heads: tuple[int, int], angles_MNP: jax.Array | None
+    ) -> jax.Array:
+        """Returns queries or keys, [B, L, N, K], after their norm and rotation."""
+        x_BLNK = x.reshape(*x.shape[:2], *heads)
+        if self.extras.norm:
+            norm = layers.norm(
+                f"{name}_norm", self.extras.norm, self.extras.epsilon, stream(self.dtype)
+            )
+            x_BLNK = norm(x_BLNK)
+        if angles_MNP is None:
+            return x_BLNK
+        return rope.rotate(x_BLNK, angles_MNP[: x_BLNK.shape[1]])
 
     def _without_weights(
         self, query_BLNK: jax.Array, key_BMNK: jax.Array, value_BMNK: jax.Array, head_dim: int
@@ -204,7 +313,12 @@ class Attention(nn.Module):
         return scaled_BLNK.astype(factors(self.dtype))
 
     def _plain(
-        self, query_BLNK: jax.Array, key_BMNK: jax.Array, value_BMNK: jax.Array, key: Any
+        self,
+        query_BLNK: jax.Array,
+        key_BMNK: jax.Array,
+        value_BMNK: jax.Array,
+        key: Any,
+        real_BM: jax.Array | None,
     ) -> jax.Array:
         """Returns the values weighted by the softmax of the scores, [B, L, N, K]."""
         batch, length, heads, head_dim = key_BMNK.shape
@@ -214,6 +328,12 @@ class Attention(nn.Module):
             shape = (2 * length - 1, heads, head_dim)
             table_RNK = self.param("relative", nn.initializers.normal(0.02), shape)
             bias_BNLM = relative_scores(query_BLNK, table_RNK.astype(factors(self.dtype)))
+        if self.extras.offsets is not None:
+            bias_BNLM = self._offset_bias(batch, query_BLNK.shape[1])
+        if real_BM is not None:
+            shape = (batch, heads, query_BLNK.shape[1], length)
+            masked_BNLM = jnp.broadcast_to(jnp.where(real_BM, 0.0, _MASKED)[:, None, None], shape)
+            bias_BNLM = masked_BNLM if bias_BNLM is None else bias_BNLM + masked_BNLM
         if self.is_mutable_collection("intermediates"):  # only if the caller asks for them
             looked_BNLM = attention_math.weights(
                 attention_math.swap(query_BLNK), attention_math.swap(key_BMNK), bias_BNLM
@@ -228,6 +348,17 @@ class Attention(nn.Module):
             else attention_math.plain
         )
         return attended(query_BLNK, key_BMNK, value_BMNK, bias_BNLM, keep_BNLM, self.dropout)
+
+    def _offset_bias(self, batch: int, queries: int) -> jax.Array:
+        """Returns the learned bias of each offset between a query and a key, [B, N, L, M]."""
+        assert self.extras.offsets is not None
+        (rows, columns), classes = self.extras.offsets
+        count = (2 * rows - 1) * (2 * columns - 1) + 3 * classes
+        init = nn.initializers.truncated_normal(0.02)
+        table_RN = self.param("relative_bias", init, (count, self.heads))
+        bias_LMN = table_RN[offset_numbers((rows, columns), classes)[:queries]]
+        shape = (batch, self.heads, *bias_LMN.shape[:2])
+        return jnp.broadcast_to(bias_LMN.transpose(2, 0, 1), shape)
 
     def _fused(self, *arrays_BLNK: jax.Array) -> jax.Array:
         """Runs `jax.nn.dot_product_attention` on query, key and value, [B, L, N, K]."""

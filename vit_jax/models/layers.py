@@ -9,14 +9,14 @@ Axes: B batch, L tokens, D width, F mlp width, S layers. Norms are computed in f
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
-from vit_jax.config.sections import Gelu
+from vit_jax.config.sections import Gate, Gelu, Norm
 from vit_jax.errors import unknown
 from vit_jax.sharding import Axes, Rules, constrain
 
@@ -28,12 +28,15 @@ STEM_AXES: Axes = {
     r"embedding/bias": ("embed",),
 }
 HEAD_AXES: Axes = {
-    r"(patch_)?head/kernel": ("embed", "classes"),
-    r"(patch_)?head/bias": ("classes",),
+    r"(patch_|dist_)?head/kernel": ("embed", "classes"),
+    r"(patch_|dist_)?head/bias": ("classes",),
 }
 MLP_AXES: Axes = {
     r"mlp/up/kernel": ("embed", "mlp"),
     r"mlp/up/bias": ("mlp",),
+    r"mlp/gate/kernel": ("embed", "mlp"),
+    r"mlp/gate/bias": ("mlp",),
+    r"mlp/norm/(scale|bias)": ("mlp",),
     r"mlp/down/kernel": ("mlp", "embed"),
     r"mlp/down/bias": ("embed",),
 }
@@ -61,6 +64,20 @@ def dropout(
 def layer_norm(name: str, epsilon: float, dtype: Any) -> nn.LayerNorm:
     """Makes a LayerNorm over the last axis that computes in float32 and returns `dtype`."""
     return nn.LayerNorm(epsilon=epsilon, dtype=dtype, name=name)
+
+
+def norm(name: str, kind: Norm, epsilon: float, dtype: Any) -> nn.LayerNorm | nn.RMSNorm:
+    """Makes a LayerNorm or an RMSNorm (arXiv:1910.07467), otherwise as `layer_norm`."""
+    if kind == "rms":
+        return nn.RMSNorm(epsilon=epsilon, dtype=dtype, name=name)
+    return layer_norm(name, epsilon, dtype)
+
+
+def activation(kind: Gelu) -> Callable[[jax.Array], jax.Array]:
+    """Returns a form of GELU; `quick` is x sigmoid(1.702 x), as in CLIP."""
+    if kind == "quick":
+        return lambda x: x * jax.nn.sigmoid(1.702 * x)
+    return functools.partial(nn.gelu, approximate=kind == "tanh")
 
 
 def stream(dtype: Any) -> jnp.dtype:
@@ -182,14 +199,20 @@ def _rows_product(
 class Mlp(nn.Module):
     """Dense, GELU, dropout, Dense, dropout: D -> F -> D.
 
+    With a gate (arXiv:2002.05202) the hidden layer is act(gate x) * (up x) instead of GELU(up x).
+
     Attributes:
       hidden: F.
-      gelu: exact GELU (`erf`) or its `tanh` approximation; they differ by up to 5e-4.
+      gelu: exact GELU (`erf`), its `tanh` approximation (they differ by up to 5e-4), or `quick`.
       dropout: dropout rate after both layers.
       dtype: dtype of the computation, or `model.dtype`.
       rules: placement of activations.
       kernel_init: initialiser of both kernels.
       bias_init: initialiser of both biases.
+      gate: activation of a gate, if any.
+      bias: whether the layers have biases.
+      norm: norm of the hidden layer (EVA-02, arXiv:2303.11331), or "".
+      epsilon: epsilon of that norm.
     """
 
     hidden: int
@@ -199,6 +222,10 @@ class Mlp(nn.Module):
     rules: Rules | None
     kernel_init: nn.initializers.Initializer = nn.initializers.xavier_uniform()
     bias_init: nn.initializers.Initializer = nn.initializers.normal(1e-6)
+    gate: Gate = "none"
+    bias: bool = True
+    norm: Literal["", "layer", "rms"] = ""
+    epsilon: float = 1e-6
 
     @nn.compact
     def __call__(self, x_BLD: jax.Array, key: jax.Array | None) -> jax.Array:
@@ -207,6 +234,7 @@ class Mlp(nn.Module):
         def dense(features: int, name: str) -> nn.Dense:
             return nn.Dense(
                 features,
+                use_bias=self.bias,
                 dtype=stream(self.dtype),
                 kernel_init=self.kernel_init,
                 bias_init=self.bias_init,
@@ -218,9 +246,17 @@ class Mlp(nn.Module):
         hidden_BLF = dense(self.hidden, "up")(x_BLD)
         hidden_BLF = constrain(hidden_BLF, ("act_batch", "act_tokens", "act_mlp"), self.rules)
         hidden_BLF = checkpoint_name(hidden_BLF, "mlp_up")
-        gelu = functools.partial(nn.gelu, approximate=self.gelu == "tanh")
+        act = nn.silu if self.gate == "silu" else activation(self.gelu)
         # Keeps the input of the GELU rather than the five arrays that make up its gradient.
-        hidden_BLF = jax.checkpoint(gelu, prevent_cse=False)(hidden_BLF)
+        act = jax.checkpoint(act, prevent_cse=False)
+        if self.gate == "none":
+            hidden_BLF = act(hidden_BLF)
+        else:
+            gate_BLF = dense(self.hidden, "gate")(x_BLD)
+            gate_BLF = constrain(gate_BLF, ("act_batch", "act_tokens", "act_mlp"), self.rules)
+            hidden_BLF *= act(checkpoint_name(gate_BLF, "mlp_gate"))
+        if self.norm:
+            hidden_BLF = norm("norm", self.norm, self.epsilon, stream(self.dtype))(hidden_BLF)
         hidden_BLF = dropout(hidden_BLF, self.dropout, up_key)
         out_BLD = checkpoint_name(dense(x_BLD.shape[-1], "down")(hidden_BLF), "mlp_down")
         return dropout(out_BLD, self.dropout, down_key)
@@ -246,6 +282,7 @@ REMATS: dict[str, Callable[..., bool] | None] = {
 
 # Names inside an MLP that `remat` can keep; each module with such names has this list.
 KEEPABLE = ("mlp_up", "mlp_down")
+GATE_KEEPABLE = ("mlp_gate",)
 
 
 def check_remat(remat: str, names: tuple[str, ...]) -> None:
@@ -302,7 +339,7 @@ def apply_blocks(
     x_BLD: jax.Array,
     cfg: Deep,
     key: jax.Array | None,
-    shared: jax.Array | None = None,
+    shared: Any = None,
     last: tuple[Any, ...] = (),
 ) -> tuple[jax.Array, list[jax.Array]]:
     """Applies S equal blocks one after another, with or without a scan; both draw the same numbers.

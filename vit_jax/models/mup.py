@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import flax.linen as nn
 
 if TYPE_CHECKING:
-    from vit_jax.models.vit import ViTConfig
+    from vit_jax.models.vit_config import ViTConfig
 
 _HEAD = 64  # numbers of a head for which scores are the usual ones
 

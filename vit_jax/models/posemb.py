@@ -8,7 +8,7 @@ Start from `table`.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import flax.linen as nn
 import jax
@@ -26,6 +26,7 @@ AXES: dict[str, tuple[str | None, ...]] = {
 }
 
 
+WITHOUT_TABLE = ("none", "relative", "relative2d")  # kinds that add nothing to tokens
 STD = 0.02  # standard deviation of the initial embeddings in the published code
 
 
@@ -47,7 +48,7 @@ def table(
       kind: `learned1d`, `learned2d` (X and Y halves, appendix D.4) or `sincos2d`.
       grid: rows and columns of patches.
       width: D.
-      class_rows: 1 with a class token, else 0.
+      class_rows: number of class tokens.
       std: standard deviation of the initial embeddings.
     """
     init, (rows, columns) = nn.initializers.normal(std), grid
@@ -87,8 +88,17 @@ def with_registers(posemb_1LD: jax.Array, class_rows: int, registers: int) -> ja
     return jnp.concatenate([posemb_1LD[:, :class_rows], none, posemb_1LD[:, class_rows:]], axis=1)
 
 
-def _weights(old: int, new: int) -> np.ndarray:
-    """Returns interpolation weights [new, old]: linear, with fixed first and last points."""
+Resize = Literal["aligned", "bicubic", "smooth"]  # ours, transformers', timm's
+
+
+def _weights(old: int, new: int, how: Resize = "aligned") -> np.ndarray:
+    """Returns interpolation weights [new, old].
+
+    `aligned` is linear, with fixed first and last points. `bicubic` is PyTorch's, between centres
+    of cells; `smooth` also averages where the grid shrinks (antialias).
+    """
+    if how != "aligned":
+        return _cubic_weights(old, new, smooth=how == "smooth")
     where = np.linspace(0.0, old - 1.0, new) if new > 1 else np.array([(old - 1) / 2])
     low = np.clip(np.floor(where).astype(int), 0, max(old - 2, 0))
     weights = np.zeros((new, old))
@@ -97,16 +107,46 @@ def _weights(old: int, new: int) -> np.ndarray:
     return weights
 
 
+def _cubic_weights(old: int, new: int, *, smooth: bool) -> np.ndarray:
+    scale = old / new
+    stretch, steepness = (max(scale, 1.0), -0.5) if smooth else (1.0, -0.75)
+    centres = (np.arange(new) + 0.5) * scale - 0.5
+    weights = np.zeros((new, old))
+    for row, centre in enumerate(centres):
+        reach = int(np.ceil(2 * stretch)) + 1
+        cells = np.arange(int(np.floor(centre)) - reach, int(np.floor(centre)) + reach + 1)
+        shares = _cubic((cells - centre) / stretch, steepness)
+        if smooth:  # cells outside the grid have no share
+            shares = np.where((cells >= 0) & (cells < old), shares, 0.0)
+            shares /= shares.sum()
+        np.add.at(weights[row], np.clip(cells, 0, old - 1), shares)
+    return weights
+
+
+def _cubic(x: np.ndarray, a: float) -> np.ndarray:
+    """Returns the cubic convolution kernel with the slope a at 1."""
+    x = np.abs(x)
+    near = (a + 2) * x**3 - (a + 3) * x**2 + 1
+    far = a * x**3 - 5 * a * x**2 + 8 * a * x - 4 * a
+    return np.where(x <= 1, near, np.where(x < 2, far, 0.0))
+
+
 def resize(
-    posemb_1LD: np.ndarray, new: tuple[int, int], old: tuple[int, int], *, class_rows: int
+    posemb_1LD: np.ndarray,
+    new: tuple[int, int],
+    old: tuple[int, int],
+    *,
+    class_rows: int,
+    how: Resize = "aligned",
 ) -> np.ndarray:
-    """Resizes learned 1-D embeddings to another grid: align-corners bilinear in two dimensions.
+    """Resizes learned 1-D embeddings to another grid, in two dimensions.
 
     Args:
       posemb_1LD: float [1, L, D]; the class row first, then the old grid row by row.
       new: rows and columns of the new grid.
       old: rows and columns of the old grid.
-      class_rows: 1 with a class token, else 0; these rows stay unchanged.
+      class_rows: number of class tokens; these rows stay unchanged.
+      how: `aligned`: bilinear with fixed corners; see `_weights` for those of other libraries.
 
     Returns:
       float32 [1, class_rows + rows * columns, D].
@@ -118,7 +158,7 @@ def resize(
     if len(patches) != old[0] * old[1]:
         raise BadInput(f"{len(patches)} position embeddings are not a grid of {old[0]} x {old[1]}.")
     grid = patches.reshape(*old, -1)
-    rows, columns = _weights(old[0], new[0]), _weights(old[1], new[1])
+    rows, columns = _weights(old[0], new[0], how), _weights(old[1], new[1], how)
     grid = np.einsum("yo,xp,opd->yxd", rows, columns, grid, optimize=True)
     return np.concatenate([kept, grid.reshape(new[0] * new[1], -1)])[None].astype(np.float32)
 
@@ -138,8 +178,8 @@ def check(kind: str, at: str, width: int, std: float) -> None:
         raise BadInput(
             f"model.posemb_std={std} with posemb={kind}, which it does not apply to; leave it out."
         )
-    if kind in ("none", "relative") and at != "stem":
-        where = "lies in the attention of each layer" if kind == "relative" else "adds nothing"
+    if kind in WITHOUT_TABLE and at != "stem":
+        where = "adds nothing" if kind == "none" else "lies in the attention of each layer"
         raise BadInput(
             f"model.posemb_at={at} with posemb={kind}, which {where}; leave posemb_at out."
         )
@@ -149,13 +189,18 @@ def check(kind: str, at: str, width: int, std: float) -> None:
         raise BadInput(f"model.posemb=sincos2d needs a width of 8, 12, 16, ...; got {width}.")
 
 
-def without_embeddings(kind: str) -> list[str]:
-    """Returns why a model has no position embeddings to show, as sentences; [] if it has."""
+def without_embeddings(kind: str, rotary: str = "") -> list[str]:
+    """Returns why a model has no position embeddings to show, as sentences; [] if it has.
+
+    Args:
+      kind: `model.posemb`.
+      rotary: words for rotary positions, if the model has them.
+    """
+    none = "This model has no position embeddings to compare"
+    if kind == "none" and rotary:
+        return [f"{none}: it rotates queries and keys (posemb=none, {rotary})."]
     if kind == "none":
-        return ["This model has no position embeddings to compare (posemb=none)."]
-    if kind == "relative":
-        return [
-            "This model has no position embeddings to compare: its positions are offsets inside "
-            "attention (posemb=relative)."
-        ]
+        return [f"{none} (posemb=none)."]
+    if kind in WITHOUT_TABLE:
+        return [f"{none}: its positions are offsets inside attention (posemb={kind})."]
     return []

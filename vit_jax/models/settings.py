@@ -289,6 +289,18 @@ class ModelConfig:
         inner = self.inner_resnet
         return "" if inner is None or inner.stem == "standard" else f"stem={inner.stem}"
 
+    def unheld(
+        self, constants: "Mapping[str, Any]", takes: frozenset[str], *, everything: bool
+    ) -> list[str]:
+        """Returns the options that a table of names cannot hold, as KEY=VALUE.
+
+        Args:
+          constants: options that the table stands for.
+          takes: options that its models may have or lack.
+          everything: whether its models also have one pool and no registers.
+        """
+        return []
+
     def weights_side(self, flat: "Mapping[str, np.ndarray]") -> int:
         """Returns the pixels per side of images that the weights were made for; 0 if unknown.
 

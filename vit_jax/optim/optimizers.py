@@ -29,7 +29,9 @@ from vit_jax.sharding import Rules
 
 PyTree = Any
 Transform = optax.GradientTransformation
-_STEM = re.compile(r"(backbone|embedding|mask_token|cls|registers|posemb(_\w+)?)(/.*)?")
+_STEM = re.compile(
+    r"(backbone|embedding|mask_token|cls|dist|registers|stem_norm|posemb(_\w+)?)(/.*)?"
+)
 
 
 def make_optimizer(

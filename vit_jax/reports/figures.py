@@ -15,7 +15,7 @@ import numpy as np
 
 from vit_jax import sharding
 from vit_jax.analysis import filters, maps, similarity
-from vit_jax.models import variants, vit
+from vit_jax.models import variants, vit, vit_config
 from vit_jax.paper import results
 from vit_jax.reports import drawing
 
@@ -183,6 +183,7 @@ def _printed(cfg: vit.ViTConfig, size: tuple[int, int]) -> tuple[str, np.ndarray
     for model, printed in results.attention_distance().items():
         theirs = variants.config(variant=model, classes=0)
         fields = ("patch", "width", "depth", "mlp", "heads", "pool", "posemb", "registers")
+        fields = (*fields, *vit_config.OPTIONS)
         alike = all(getattr(cfg, field) == getattr(theirs, field) for field in fields)
         stages = [one and one.stages for one in (cfg.inner_resnet, theirs.inner_resnet)]
         if alike and stages[0] == stages[1] and size == (PRINTED, PRINTED):
@@ -195,6 +196,7 @@ def _rollout(cfg: vit.ViTConfig, pictures: np.ndarray, attended: np.ndarray, ima
         "token": "the class token reads",
         "gap": "the mean over patches reads",
         "map": "the pooling head reads",
+        "token+gap": "the class token and the mean over patches read",
     }[cfg.pool]
     some = "" if images == len(pictures) else f" {len(pictures)} of {images} images are shown."
     caption = (

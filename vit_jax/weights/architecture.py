@@ -14,6 +14,7 @@ import numpy as np
 
 from vit_jax.errors import BadInput
 from vit_jax.models.settings import FREE
+from vit_jax.weights.formats.json_config import SCALE
 
 
 def settings_of(
@@ -80,14 +81,42 @@ def _vit(
         settings |= backbone
     settings["variant"] = f"{prefix}{_named(vit.SIZES, sizes)}/{pixels}"
     settings["pool"] = "map" if "map_head/probe" in flat else ("token" if "cls" in flat else "gap")
+    if "head/kernel" in flat and flat["head/kernel"].shape[0] == 2 * width:
+        settings["pool"] = "token+gap"
     settings["posemb"] = "learned1d" if "posemb" in flat else "none"
+    settings |= _options(flat)
     settings["registers"] = flat["registers"].shape[1] if "registers" in flat else 0
     settings["representation"] = (
         flat["pre_logits/kernel"].shape[1] if "pre_logits/kernel" in flat else 0
     )
     if "posemb" in flat:
-        image_size = _size(flat["posemb"].shape[1] - ("cls" in flat), stride, image_size)
+        patches = flat["posemb"].shape[1] - ("cls" in flat) - ("dist" in flat)
+        image_size = _size(patches, stride, image_size)
     return settings, image_size
+
+
+def _options(flat: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Returns the options of a ViT that its tensors show and that are not the default."""
+    shown: dict[str, tuple[str, Any]] = {
+        "distillation": ("dist", True),
+        "stem_norm": ("stem_norm/scale", "tokens"),
+        "layer_scale": ("block_0/attn_scale", SCALE),
+        "qk_norm": ("block_0/attn/query_norm/scale", True),
+        "gate": ("block_0/mlp/gate/kernel", "silu"),
+        "mlp_norm": ("block_0/mlp/norm/scale", True),
+        "posemb": ("block_0/attn/relative_bias", "relative2d"),
+    }
+    options = {key: value for key, (name, value) in shown.items() if name in flat}
+    if "stem_norm" in options and "embedding/bias" not in flat:
+        options["stem_bias"] = False
+    bias = {name: f"block_0/attn/{name}/bias" in flat for name in ("query", "key", "out")}
+    if not bias["out"]:
+        options["biases"] = "none"
+    elif not bias["query"]:
+        options["biases"] = "no_qkv"
+    elif not bias["key"]:
+        options["biases"] = "no_key"
+    return options
 
 
 def _bit(

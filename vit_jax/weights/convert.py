@@ -17,22 +17,13 @@ import ml_dtypes
 import numpy as np
 
 from vit_jax import tree
-from vit_jax.config.plugins import Registry
 from vit_jax.errors import BadInput, unknown
-from vit_jax.models import variants
-from vit_jax.weights import architecture, files
+from vit_jax.models import posemb, variants
+from vit_jax.weights import architecture, files, recognise
 from vit_jax.weights.formats import json_config, name_table
 from vit_jax.weights.formats.name_table import Context, Flat, Format
+from vit_jax.weights.recognise import FORMATS, NAMES, SUFFIX
 
-# Suffix of a file -> the formats that such a file may have.
-FORMATS = Registry(
-    {
-        ".npz": "vit_jax.weights.formats.npz:FORMATS",
-        ".safetensors": "vit_jax.weights.formats.state_dict:FORMATS",
-    }
-)
-SUFFIX = {"npz": ".npz", "big_vision": ".npz", "timm": ".safetensors", "hf": ".safetensors"}
-NAMES = tuple(SUFFIX)
 ORIGINAL = json_config.Images()
 
 
@@ -56,6 +47,7 @@ class Weights:
       own: the user's own model whose table of names the file has; `settings` are then empty.
       patch: the patch side to use the model with; 0: that of the weights.
       channels: channels of the images that the weights were made for.
+      resize: how readers of the format resize position embeddings; see `posemb.resize`.
     """
 
     flat: Flat
@@ -71,6 +63,7 @@ class Weights:
     own: variants.Config | None = None
     patch: int = 0
     channels: int = 3
+    resize: posemb.Resize = "aligned"
 
     @property
     def config(self) -> variants.Config:
@@ -106,34 +99,90 @@ def read(
     arrays = files.read(path, shapes_only=shapes_only)
     arrays = _prefixed(arrays) if path.suffix == ".npz" else arrays
     tensors = {name: (tuple(a.shape), str(a.dtype)) for name, a in arrays.items()}
+    for name in [n for n in arrays if recognise.IGNORED.fullmatch(n)]:
+        del arrays[name]
     strange = [n for n, a in arrays.items() if a.dtype not in _FLOATS or not a.ndim or not a.size]
     if strange:
         raise BadInput(f"{path}: {', '.join(strange[:6])}: not arrays of floats.")
     arrays = _layers(arrays) if path.suffix == ".npz" else arrays
     own_formats = own.weight_formats if own is not None else ()
-    form = _format_of(path, arrays, own_formats)
+    content = files.read_json(path.with_name(json_config.NAME)) if _has_json(path) else {}
+    form = recognise.format_of(path, arrays, content, own_formats)
     if form in own_formats:
         flat = _float32(name_table.read(form, arrays, Context(heads)), shapes_only)
         return Weights(flat, form.name, {}, head_classes(flat), None, tensors, {}, own=own)
-    described, images = _beside(path, form)
+    described, images = _beside(path, form, content)
     size, described_heads = described.pop("image_size", None), described.pop("heads", 0)
     names, sigmoid = described.pop("names", ()), described.pop("sigmoid", False)
-    context = _context(form, arrays, described_heads or heads, size)
+    kind, pool = content.get("model_type", ""), described.pop("pool", "")
+    if kind and form.kinds and kind not in form.kinds:
+        raise BadInput(
+            f"{path}: its tensors are those of {' or '.join(form.kinds)}, its {json_config.NAME} "
+            f"says model_type={kind}; put the right one beside it, or none."
+        )
+    context = recognise.context(form, arrays, described_heads or heads, size)
     flat = _float32(name_table.read(form, arrays, context), shapes_only)
     settings, size = architecture.settings_of(form.family, flat, size)
-    _check_described(path, form, settings, described)
-    if settings.get("posemb") == "none":
-        if form.name != "big_vision":
-            raise BadInput(f"{path}: the position embedding is missing.")
-        settings["posemb"] = "sincos2d"  # the only alternative to learned embeddings
     constants = {key: described.get(key, value) for key, value in form.constants.items()}
     if "stages" not in settings:
         constants = {k: v for k, v in constants.items() if k[:3] not in ("gn_", "ws_")}
-    settings = constants | settings
+    if form.family == "vit":
+        pool = pool or constants.get("pool", settings["pool"])
+        settings = _settled_vit(path, form, settings, constants, pool, "cls" in flat)
+    else:
+        settings = constants | settings
+    _check_described(path, form, settings, described)
     classes, channels = settings.pop("classes"), architecture.channels(flat)
     return Weights(
-        flat, form.name, settings, classes, size, tensors, images, names, sigmoid, channels=channels
-    )
+        flat, form.name, settings, classes, size, tensors, images, names, sigmoid,
+        channels=channels, resize=form.resize,
+    )  # fmt: skip
+
+
+def _has_json(path: Path) -> bool:
+    return path.suffix == ".safetensors"
+
+
+def _settled_vit(
+    path: Path,
+    form: Format,
+    settings: dict[str, Any],
+    constants: dict[str, Any],
+    pool: str,
+    has_class: bool,
+) -> dict[str, Any]:
+    """Returns what the weights of a ViT, their format and their config.json tell together.
+
+    Args:
+      path: for messages.
+      form: the format.
+      settings: what the tensors tell.
+      constants: what the format means, and what config.json says about it.
+      pool: the pool that config.json or the format names.
+      has_class: whether there is a class token.
+
+    Raises:
+      BadInput: the position embedding is missing, or config.json names a pool that the tensors do
+        not allow.
+    """
+    possible = ("token", "gap", "token+gap") if has_class else ("gap",)
+    if pool != settings["pool"] and not (settings["pool"] != "map" and pool in possible):
+        raise BadInput(
+            f"{path}: its weights have pool={settings['pool']}, its {json_config.NAME} says "
+            f"{pool}; put the right one beside it, or none."
+        )
+    if settings["posemb"] == "none" and constants.get("rope", "none") == "none":
+        if form.name != "big_vision":
+            raise BadInput(f"{path}: the position embedding is missing.")
+        settings["posemb"] = "sincos2d"  # the only alternative to learned embeddings
+    if "stem_norm" in settings and constants.get("stem_norm", "none") != "none":
+        settings["stem_norm"] = constants["stem_norm"]
+    for key in ("pool", "stem_norm", "gate", "layer_scale", "biases", "stem_bias", "distillation"):
+        constants.pop(key, None)  # tensors show these
+    if settings.get("gate") == "silu" and pool != "map":
+        constants.pop("gelu", None)  # the gate takes its place
+    class_token = has_class and pool in ("gap", "map")
+    return constants | settings | {"pool": pool} | ({"class_token": True} if class_token else {})
 
 
 def _float32(flat: Flat, shapes_only: bool) -> Flat:
@@ -148,11 +197,12 @@ def head_classes(flat: Flat) -> int:
     return flat["head/kernel"].shape[1] if "head/kernel" in flat else 0
 
 
-def _beside(path: Path, form: Format) -> tuple[dict[str, Any], dict[str, Any]]:
+def _beside(
+    path: Path, form: Format, model: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Reads the JSON files beside a safetensors file: settings of the model, and of its images."""
-    if path.suffix != ".safetensors":
+    if not _has_json(path):
         return {}, {}
-    model = files.read_json(path.with_name(json_config.NAME))
     if form.name == "timm":
         images = model.get("pretrained_cfg", model)
     else:
@@ -208,82 +258,6 @@ def _layers(arrays: Flat) -> Flat:
     return flat | scanned
 
 
-def _format_of(path: Path, arrays: Flat, own: tuple[Format, ...] = ()) -> Format:
-    """Returns the format that knows all names, with the fewest in an older spelling.
-
-    `own` are formats of a user's own model for files of any suffix.
-
-    Raises:
-      BadInput: no format knows them; the message names those unknown to the nearest format.
-    """
-    for pattern, part in name_table.REFUSED:
-        name = next((n for n in arrays if re.fullmatch(pattern, n)), None)
-        if name:
-            raise BadInput(
-                f"{path} has {part} ({name}), which our models do not; without it the rest would "
-                "compute something else."
-            )
-
-    def cost(form: Format) -> tuple[int, int]:
-        lost = sum(form.rule_for(name) is None for name in arrays)
-        return lost, sum(form.canonical(name) != name for name in arrays)
-
-    best: Format = min((*own, *FORMATS[path.suffix]), key=cost)
-    missed = [name for name in arrays if best.rule_for(name) is None]
-    if missed or not arrays:
-        kind = (
-            f"{best.name} file of a {best.family} model" if len(missed) < len(arrays) else "model"
-        )
-        raise BadInput(
-            f"{path} is not a known {kind}; unknown names: "
-            f"{', '.join(missed[:6]) or 'no arrays'}{' ...' if len(missed) > 6 else ''}."
-        )
-    return best
-
-
-def _context(form: Format, arrays: Flat, heads: int, image_size: tuple[int, int] | None) -> Context:
-    """Returns what the table's operations need.
-
-    Heads come from the argument or a variant's sizes.
-    """
-    ours = {
-        name_table.render(template, values): a
-        for name, a in arrays.items()
-        for rule, values in [form.rule_for(name) or (None, {})]
-        if rule is not None
-        for template in rule.ours[:1]
-    }
-    patches = 0
-    if image_size and form.family == "vit" and "embedding/kernel" in ours:
-        side = ours["embedding/kernel"].shape[-1]  # as stored: [out, in, side, side]
-        stages = {m[0] for m in (re.match(r"backbone/stage\d+", n) for n in ours) if m}
-        root = 4 if "backbone/conv_root/kernel" in ours else 1
-        stride = side * root * 2 ** max(0, len(stages) - 1)
-        patches = (image_size[0] // stride) * (image_size[1] // stride)
-    if form.family == "vit" and SUFFIX[form.name] == ".safetensors":
-        heads = heads or _heads_of_variant(ours)
-        width = ours["embedding/bias"].shape[0] if "embedding/bias" in ours else 0
-        if not 0 < heads <= width or width % heads:
-            raise BadInput(f"heads={heads} do not divide the width {width} of the weights.")
-    return Context(heads, int("cls" in ours), patches)
-
-
-def _heads_of_variant(ours: Flat) -> int:
-    depth = len({m[0] for m in (re.match(r"block_\d+/", name) for name in ours) if m})
-    mlp = ours["block_0/mlp/up/kernel"].shape[0] if "block_0/mlp/up/kernel" in ours else 0
-    width = ours["embedding/bias"].shape[0] if "embedding/bias" in ours else 0
-    from vit_jax.models import vit
-
-    for name, (*sizes, heads) in vit.SIZES.items():
-        if sizes == [width, depth, mlp] and name != "b":  # has S's sizes; no weights were published
-            return heads
-    raise BadInput(
-        f"the file does not say how many attention heads there are, and no variant has width "
-        f"{width}, depth {depth} and MLP {mlp}; put its config.json beside it, or give heads= "
-        "(--heads, --config.model.heads)."
-    )
-
-
 # ---------------------------------------------------------------- writing
 
 
@@ -328,10 +302,14 @@ def expressed(
     if not having:
         raise BadInput(f"the {name} format is only for published models; keep it as a run.")
     _check_params(cfg, flat)
-    form = next((f for f in having if f.name == name and f.writes(flat)), None)
-    if form is None:
+    named = [f for f in having if f.name == name and f.writes(flat) and _has_writer(f)]
+    if not named:
         names = dict.fromkeys(f.name for f in having)
         raise BadInput(f"{name} has no {family} models; formats that have: {', '.join(names)}.")
+    lacking = [cfg.unheld(f.constants, f.takes, everything=bool(f.kinds)) for f in named]
+    form, unheld = min(zip(named, lacking, strict=True), key=lambda both: len(both[1]))
+    if unheld:
+        raise BadInput(f"the {name} format has no {unheld[0]}; keep it as a run.")
     constants = _constants(form, cfg)
     _check_expressible(form, cfg, constants)
     beside: dict[str, dict[str, Any]] = {}
@@ -348,12 +326,16 @@ def expressed(
     return name_table.write(form, flat, context), beside
 
 
+def _has_writer(form: Format) -> bool:
+    return form.beside is not None or SUFFIX.get(form.name) != ".safetensors"
+
+
 def _check_params(cfg: variants.Config, flat: Flat) -> None:
     """Raises BadInput unless the parameters are those of the model, for any image size."""
     small = 2 * variants.stride(cfg)
     wanted = variants.shapes(cfg, small, small, architecture.channels(flat))
     want = {p: x.shape for p, x in tree.leaves_with_paths(tree.unstack_blocks(_indexable(wanted)))}
-    of_grid = re.compile(r"(block_\d+/)?(posemb(_[xy])?|attn/relative|token_mlp/.*)")
+    of_grid = re.compile(r"(block_\d+/)?(posemb(_[xy])?|attn/relative(_bias)?|token_mlp/.*)")
     wrong = [f"  unexpected   {name}" for name in flat if name not in want][:6]
     wrong += [f"  missing      {name}" for name in want if name not in flat]
     wrong += [

@@ -44,6 +44,7 @@ def fit(
     *,
     old: Grid | None,
     new: Grid,
+    how: posemb.Resize = "aligned",
     resizes_kernel: bool = False,
     fresh_head: bool = True,
 ) -> Fitted:
@@ -54,6 +55,7 @@ def fit(
       target: parameter tree (arrays or shapes) of the model, in either layout.
       old: grid of patches that the weights were made for; None if unknown.
       new: grid of the model.
+      how: how position embeddings are resized; see `posemb.resize`.
       resizes_kernel: whether a kernel on pixels of another size is resized.
       fresh_head: whether heads start anew, with the model's own initial values (zeros). What only
         an objective such as masked patch prediction uses then starts anew too; a model without it
@@ -71,7 +73,7 @@ def fit(
         if action == "unused":
             del flat[name]
         elif action == "resized":
-            flat[name] = _resized(name, flat[name], shapes, old, new)
+            flat[name] = _resized(name, flat[name], shapes, old, new, how)
         elif action == "adapted":
             flat[name] = other_channels(flat[name], shapes[name][2])
     return Fitted(_nest(flat, target), fate)
@@ -83,6 +85,7 @@ def plan_fit(
     *,
     old: Grid | None,
     new: Grid,
+    how: posemb.Resize = "aligned",
     resizes_kernel: bool = False,
     fresh_head: bool = True,
 ) -> list[tuple[str, str, str]]:
@@ -121,14 +124,14 @@ def _fates(
 
     def fresh(name: str) -> bool:
         return fresh_head and (
-            name.startswith("head/") or _OF_OBJECTIVE.fullmatch(name) is not None
+            name.startswith(("head/", "dist_head/")) or _OF_OBJECTIVE.fullmatch(name) is not None
         )
 
     for name, shape in shapes.items():
         have = flat[name].shape if name in flat else None
         if fresh(name):
             classes = f": {have[-1] if have else 'no'} -> {shape[-1]} classes"
-            detail = f"{shape}{classes if name.startswith('head/') else ''}"
+            detail = f"{shape}{classes if 'head/' in name else ''}"
             fate.append((name, "re-initialised", detail))
         elif have is None:
             wrong.append(f"  missing      {name} {shape}")
@@ -177,7 +180,7 @@ def _resizable(
         return False
     if name.endswith(("_x", "_y")):
         return True
-    return have[1] - int("cls" in shapes) == old[0] * old[1]
+    return have[1] - _class_rows(shapes) == old[0] * old[1]
 
 
 def _is_rgb(have: tuple[int, ...], want: tuple[int, ...]) -> bool:
@@ -203,6 +206,7 @@ def _resized(
     shapes: Mapping[str, tuple[int, ...]],
     old: Grid | None,
     new: Grid,
+    how: posemb.Resize,
 ) -> np.ndarray:
     if name == _KERNEL:
         from vit_jax.models import flexi
@@ -211,14 +215,18 @@ def _resized(
     if name.endswith(("_x", "_y")):
         return posemb.resize_axis(array, shapes[name][1])
     assert old is not None
-    return posemb.resize(array, new, old, class_rows=int("cls" in shapes))
+    return posemb.resize(array, new, old, class_rows=_class_rows(shapes), how=how)
+
+
+def _class_rows(shapes: Mapping[str, Any]) -> int:
+    return ("cls" in shapes) + ("dist" in shapes)
 
 
 def _hint(wrong: list[str]) -> str:
     shapes = [row for row in wrong if row.startswith("  wrong shape")]
     if any("/token_mlp/" in row for row in shapes):
         return "\nA Mixer fits one image size: keep that of the weights (--config.data.image_size)."
-    if any("/relative:" in row for row in shapes):
+    if any("/relative" in row for row in shapes):
         return (
             "\nRelative position embeddings are not resized: keep the image size of the weights "
             "(--config.data.image_size)."

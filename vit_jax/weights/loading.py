@@ -265,6 +265,7 @@ def _target(
     return variants.shapes(cfg, *size, channels or weights.channels), {
         "old": old,
         "new": cfg.parameter_grid(*size),
+        "how": weights.resize,
         "resizes_kernel": cfg.RESIZES_KERNEL or weights.patch > 0,
     }
 

@@ -9,7 +9,6 @@ Use `chain_reader` for runs, `original_reader` for the published .npz files, `ti
 """
 
 import contextlib
-import dataclasses
 import io
 import math
 import os
@@ -29,6 +28,7 @@ from vit_jax.data.tensorflow import op_errors, tf
 from vit_jax.errors import BadInput
 from vit_jax.step.state import normalise
 from vit_jax.storage import files as storage
+from vit_jax.weights import image_settings
 
 # The bytes of an image file, its path, uint8 [H, W, C], a list of those, or uint8 [B, H, W, C].
 Images = bytes | str | Path | np.ndarray | Sequence[bytes | str | Path | np.ndarray]
@@ -232,65 +232,6 @@ def _window(
     return window
 
 
-@dataclasses.dataclass(frozen=True)
-class _Key:
-    """A key of a foreign configuration file."""
-
-    default: Any
-    fits: Callable[[Any], bool]
-    expected: str
-
-
-def _settings(file: str, content: Mapping[str, Any], keys: Mapping[str, _Key]) -> dict[str, Any]:
-    """Returns the values of `keys`: as given, or the default if absent or null."""
-    values = {name: content.get(name) for name in keys}
-    values = {name: keys[name].default if v is None else v for name, v in values.items()}
-    for name, value in values.items():
-        if not keys[name].fits(value):
-            raise BadInput(
-                f"{file}: {name}={value!r}; expected {keys[name].expected}. Correct the file, or "
-                "preprocess the images yourself."
-            )
-    return values
-
-
-_LARGEST = 1e6  # limit of a mean, a deviation or a factor
-_LONGEST = 8192  # limit in pixels of a side of a model's input
-
-
-def _numbers(value: Any, count: int) -> bool:
-    return (
-        isinstance(value, list | tuple)
-        and len(value) == count
-        and all(isinstance(v, int | float) and not isinstance(v, bool) for v in value)
-        and all(abs(v) <= _LARGEST for v in value)
-    )
-
-
-def _pixels(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _LONGEST
-
-
-_FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")  # by Pillow's number
-_MEAN = _Key((0.5, 0.5, 0.5), lambda v: _numbers(v, 3), "three numbers")
-_STD = _Key((0.5, 0.5, 0.5), lambda v: _numbers(v, 3) and 0 not in v, "three numbers, none 0")
-
-_TIMM_KEYS = {
-    "input_size": _Key(
-        (3, 224, 224),
-        lambda v: _numbers(v, 3) and all(map(_pixels, v)) and v[0] == 3,
-        "[3, height, width]",
-    ),
-    "interpolation": _Key("bicubic", lambda v: v in _FILTERS, f"one of {', '.join(_FILTERS)}"),
-    "crop_pct": _Key(0.875, lambda v: _numbers([v], 1) and v >= 0.01, "a number from 0.01 on"),
-    "crop_mode": _Key(
-        "center", lambda v: v in ("center", "squash", "border"), "center, squash or border"
-    ),
-    "mean": dataclasses.replace(_MEAN, default=(0.485, 0.456, 0.406)),
-    "std": dataclasses.replace(_STD, default=(0.229, 0.224, 0.225)),
-}
-
-
 def timm_reader(pretrained_cfg: Mapping[str, Any]) -> Reader:
     """Makes the reader of timm's evaluation, exact to the pixel.
 
@@ -312,7 +253,7 @@ def timm_reader(pretrained_cfg: Mapping[str, Any]) -> Reader:
     """
     from PIL import Image
 
-    wanted = _settings("pretrained_cfg", pretrained_cfg, _TIMM_KEYS)
+    wanted = image_settings.timm(pretrained_cfg)
     _, height, width = wanted["input_size"]
     resample = Image.Resampling[wanted["interpolation"].upper()]
     mode, mean, std = wanted["crop_mode"], np.float32(wanted["mean"]), np.float32(wanted["std"])
@@ -345,63 +286,8 @@ def _centre(excess: int) -> int:
     return round(excess / 2) if excess > 0 else -(-excess // 2)
 
 
-def _size(value: Any) -> dict[str, int] | None:
-    """Parses Hugging Face's sizes; returns None for an invalid size.
-
-    A size is old (n or [height, width]) or new (a dictionary).
-    """
-    if _pixels(value):
-        value = [value, value]
-    if _numbers(value, 2):
-        value = dict(zip(("height", "width"), value, strict=True))
-    known = isinstance(value, dict) and set(value) in ({"height", "width"}, {"shortest_edge"})
-    return value if known and all(map(_pixels, value.values())) else None
-
-
-_FLAG = _Key(True, lambda v: isinstance(v, bool), "true or false")
-_HF_KEYS = {
-    "do_resize": _FLAG,
-    "size": _Key(
-        224, lambda v: _size(v) is not None, '{"height": n, "width": n} or {"shortest_edge": n}'
-    ),
-    "resample": _Key(2, lambda v: type(v) is int and v in range(6), "a number from 0 to 5"),
-    "do_center_crop": dataclasses.replace(_FLAG, default=False),
-    "crop_size": _Key(224, lambda v: "height" in (_size(v) or ()), '{"height": n, "width": n}'),
-    "do_rescale": _FLAG,
-    "rescale_factor": _Key(1 / 255, lambda v: _numbers([v], 1), "a number"),
-    "do_normalize": _FLAG,
-    "image_mean": _MEAN,
-    "image_std": _STD,
-}
-_DEIT_DEFAULTS = {"size": 256, "resample": 3, "do_center_crop": True}
-_HF_TYPES = ("image_processor_type", "feature_extractor_type")
-_HF_UNREAD = (*_HF_TYPES, "processor_class", "do_convert_rgb", "data_format")
-
-
-def _hf_given(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the given values, over DeiT's defaults for DeiT; a flag that is null is off."""
-    off = {key: False for key in config if key.startswith("do_")}
-    values = off | {key: value for key, value in config.items() if value is not None}
-    for key in _HF_TYPES:
-        kind = str(values.get(key, "ViTImageProcessor"))
-        if not re.fullmatch("(ViT|DeiT)(ImageProcessor(Fast|Pil)?|FeatureExtractor)", kind):
-            raise BadInput(
-                f"preprocessor_config: {key}={kind!r}; expected ViT's or DeiT's. Preprocess the "
-                "images yourself."
-            )
-        if kind.startswith("DeiT"):
-            values = _DEIT_DEFAULTS | values
-    for key, value in values.items():
-        if key not in _HF_KEYS and key not in _HF_UNREAD and value is not False:
-            raise BadInput(
-                f"preprocessor_config: {key}={value!r} is not known here; expected "
-                f"{', '.join(_HF_KEYS)}. Remove the key if the images do not need it."
-            )
-    return values
-
-
 def hf_reader(preprocessor_config: Mapping[str, Any]) -> Reader:
-    """Makes the reader of Hugging Face's `ViTImageProcessor` or `DeiTImageProcessor`, with Pillow.
+    """Makes the reader of one of Hugging Face's image processors, with Pillow.
 
     Args:
       preprocessor_config: a preprocessor_config.json: do_resize, size, resample, do_center_crop,
@@ -414,12 +300,14 @@ def hf_reader(preprocessor_config: Mapping[str, Any]) -> Reader:
     Raises:
       BadInput: another processor, a value that it does not know, or a key that asks for more.
     """
-    wanted = _settings("preprocessor_config", _hf_given(preprocessor_config), _HF_KEYS)
-    size, crop = _size(wanted["size"]) or {}, _size(wanted["crop_size"]) or {}
+    wanted = image_settings.hf(preprocessor_config)
+    size, crop = wanted["size"], wanted["crop_size"]
     mean, std = np.float32(wanted["image_mean"]), np.float32(wanted["image_std"])
 
     def one(name: str, content: bytes | np.ndarray) -> np.ndarray:
         picture = _open(name, content)
+        if wanted["do_resize"] and wanted["in_floats"]:
+            return _in_floats(picture, size, wanted)
         if wanted["do_resize"]:
             shortest = size.get("shortest_edge")
             to = (
@@ -438,6 +326,24 @@ def hf_reader(preprocessor_config: Mapping[str, Any]) -> Reader:
         return (image - mean) / std if wanted["do_normalize"] else image
 
     return _reader(one)
+
+
+def _in_floats(picture: _Picture, size: dict[str, int], wanted: Mapping[str, Any]) -> np.ndarray:
+    """Returns an image scaled first and resized then, which rounds nothing (DINOv3)."""
+    from PIL import Image
+
+    scaled = np.asarray(picture, np.float32)
+    if wanted["do_rescale"]:
+        scaled *= np.float32(wanted["rescale_factor"])
+    sides = size["width"], size["height"]
+    channels = [
+        np.asarray(Image.fromarray(scaled[..., i]).resize(sides, wanted["resample"]))
+        for i in range(3)
+    ]
+    image = np.stack(channels, axis=-1)
+    if not wanted["do_normalize"]:
+        return image
+    return (image - np.float32(wanted["image_mean"])) / np.float32(wanted["image_std"])
 
 
 def unknown_reader(reason: str) -> Reader:

@@ -35,7 +35,7 @@ _PARTS: tuple[tuple[str, str], ...] = (
     (r"attn/+out\b", "attention: output"),
     (r"attn/", "attention: scores and softmax"),
     (r"mlp\b|mixer|tokens_mlp|channels_mlp", "MLP"),
-    (r"embedding|posemb|\bcls\b|registers|mask_token", _EMBEDDING),
+    (r"embedding|posemb|\b(cls|dist)\b|registers|mask_token|stem_norm", _EMBEDDING),
     (r"norm", "norms"),
     (r"backbone|root|stage\d|unit\d|\bconv(?!ert)", "convolutions"),
     (r"head|softmax|sigmoid|loss|take_along_axis|one_hot|pre_logits|jvp\(\)", _HEAD),

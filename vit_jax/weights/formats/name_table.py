@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from vit_jax.errors import BadInput
+from vit_jax.models import posemb
 
 Flat = dict[str, np.ndarray]  # name -> array
 Arrays = tuple[np.ndarray, ...]
@@ -24,19 +25,6 @@ Arrays = tuple[np.ndarray, ...]
 # counts from 0 where our names count from 1.
 _WORDS = {"kb": "kernel|bias", "sb": "scale|bias", "qkvo": "query|key|value|out", "xy": "x|y"}
 
-# Parts that some models have and ours lack: loading only the rest would compute something else.
-REFUSED: tuple[tuple[str, str], ...] = (
-    (r".*\.ls[12]\.gamma|.*\.gamma_[12]|.*layer_scale[12]?\.lambda1|.*/ls[12]/.*"
-     r"|.*[Ll]ayer_?[Ss]cale.*", "LayerScale"),
-    (r"(.*\.)?(dist_token|distillation_token)|head_dist\..*|distillation_classifier\..*",
-     "a distillation token"),
-    (r".*\.(q_norm|k_norm)\..*|.*/(query|key)_(ln|norm)/.*", "qk-norm"),
-    (r"fc_norm\..*", "a norm after pooling (fc_norm)"),
-    (r"(.*\.)?norm_pre\..*", "a norm before the blocks"),
-    (r".*rel_pos.*|.*relative_position.*", "another kind of relative position"),
-    (r".*\.mlp\.(w12|w3|fc1_g|fc1_x)\..*", "a gated MLP"),
-)  # fmt: skip
-
 
 @dataclasses.dataclass(frozen=True)
 class Context:
@@ -44,7 +32,7 @@ class Context:
 
     Attributes:
       heads: N; 0 if no operation needs it.
-      class_rows: 1 if the model has a class token, else 0.
+      class_rows: number of class tokens.
       patches: number of patches; 0 if only the file can tell.
       registers: number of register tokens.
     """
@@ -95,6 +83,8 @@ def heads_bias(parts: int) -> Op:
     )
 
 
+HEAD_BIAS = heads_bias(1)
+
 # [D, N * K] to [N, K, D]
 HEADS_OUT = Op(
     lambda a, context: (a.T.reshape(context.heads, -1, a.shape[0]),),
@@ -103,17 +93,42 @@ HEADS_OUT = Op(
 
 
 def _with_class_row(a: np.ndarray, context: Context) -> Arrays:
-    """Adds a row of zeros for the class token if the embeddings cover only the patches."""
+    """Adds rows of zeros for class tokens if the embeddings cover only the patches."""
     square = round(a.shape[1] ** 0.5) ** 2
     if not context.class_rows or a.shape[1] != (context.patches or square):
         return (a,)
-    return (np.concatenate([np.zeros_like(a[:, :1]), a], axis=1),)
+    none = np.zeros_like(a[:, :1]).repeat(context.class_rows, axis=1)
+    return (np.concatenate([none, a], axis=1),)
 
 
 # [1, rows * columns, D]; `fuse_class_row` has already moved the class token's row.
 POSEMB_GRID = Op(_with_class_row, lambda a, context: a[0][:, context.class_rows :])
 # The same with register tokens; otherwise keeps the row of the class token.
 POSEMB = Op(_with_class_row, lambda a, c: a[0][:, c.class_rows :] if c.registers else a[0])
+
+
+# [out of the gate and of the other half, D]
+GATED = Op(
+    lambda a, _: tuple(half.T for half in np.split(a, 2)),
+    lambda arrays, _: np.concatenate([a.T for a in arrays]),
+)
+GATED_BIAS = Op(
+    lambda a, _: tuple(np.split(a, 2)),
+    lambda arrays, _: np.concatenate(arrays),
+)
+TOKEN = Op(lambda a, _: (a[None, None],), lambda a, _: a[0][0, 0])  # [D]
+ROWS = Op(lambda a, _: (a[None],), lambda a, _: a[0][0])  # [L, D]
+
+
+def _projection(arrays: Arrays, _: Context) -> np.ndarray:
+    kernel, bias = arrays
+    if bias.any():
+        raise BadInput("the projection of a CLIP has no bias, and this head has one; keep a run.")
+    return kernel.T
+
+
+# A head without a bias, [Y, D]
+PROJECTION = Op(lambda a, _: (a.T, np.zeros_like(a[:, 0])), _projection)
 
 
 def fuse_class_row(flat: Flat) -> Flat:
@@ -155,6 +170,13 @@ class Format:
       aliases: (pattern, replacement) of spellings that are read but never written.
       before_write: change to our weights that the format needs.
       writes: predicate of the weights whose kind of model this table can write.
+      kinds: values of `model_type` in a config.json that go with these names.
+      takes: options of a ViT that a model in this format may have or lack; any other has the value
+        in `constants`, or else its default.
+      unused: patterns of tensors that only pre-training or another modality needs; not read.
+      fits: predicate of the shapes of a file, for tables that share their names.
+      head_dim: K in all models of the family, for a file that does not tell the heads; 0: unknown.
+      resize: how the readers of this format resize position embeddings.
       beside: (cfg, image size, constants, `json_config.Images`) -> the JSON files to write beside
         the weights: file name -> object. It raises BadInput for a model that their readers cannot
         have.
@@ -167,7 +189,17 @@ class Format:
     aliases: tuple[tuple[str, str], ...] = ()
     before_write: Callable[[Flat], Flat] = lambda flat: flat
     writes: Callable[[Flat], bool] = lambda flat: True
+    kinds: tuple[str, ...] = ()
+    takes: frozenset[str] = frozenset()
+    unused: tuple[str, ...] = ()
+    fits: Callable[[Flat], bool] = lambda foreign: True
+    head_dim: int = 0
+    resize: posemb.Resize = "aligned"
     beside: Callable[..., dict[str, dict[str, Any]]] | None = None
+
+    def drops(self, name: str) -> bool:
+        """Returns True if a foreign tensor is not read."""
+        return any(re.fullmatch(pattern, self.canonical(name)) for pattern in self.unused)
 
     def canonical(self, name: str) -> str:
         """Returns a foreign name in the spelling of the table."""
@@ -245,6 +277,8 @@ def read(form: Format, foreign: Flat, context: Context) -> Flat:
       BadInput: an operation cannot take the shape of its array, or a name occurs twice.
     """
     flat: Flat = {}
+    for name in [n for n in foreign if form.drops(n)]:
+        del foreign[name]
     for name in list(foreign):
         rule_and_values = form.rule_for(name)
         assert rule_and_values is not None, name  # the caller has checked the names

@@ -1,0 +1,101 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Published encoders give the outputs of timm and transformers, which need not be installed.
+
+`make_encoder_goldens.py` wrote their outputs, with the versions of both libraries.
+"""
+
+import json
+import re
+
+import jax
+import numpy as np
+import pytest
+import safetensors.numpy
+from make_encoder_goldens import FILE, TIMM, TRANSFORMERS, values
+
+import vit_jax
+from vit_jax.errors import BadInput
+from vit_jax.weights import convert
+
+GOLDEN = json.loads(FILE.read_text())["models"]
+SIDE = 16
+
+
+def written(folder, name):
+    """Writes the file that the library wrote, from its formula."""
+    row = GOLDEN[name]
+    arrays = {}
+    for tensor, (origins, shape) in row["tensors"].items():
+        names = origins.split("+")
+        part = (shape[0] // len(names), *shape[1:])
+        arrays[tensor] = np.concatenate([values(origin, part) for origin in names])
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(row["config"]))
+    path = folder / "model.safetensors"
+    safetensors.numpy.save_file(arrays, path)
+    return path
+
+
+def output(path, side=SIDE):
+    model, params, _ = vit_jax.load(path, image_size=side)
+    images = np.moveaxis(values("image", (2, 3, side, side)), 1, -1)
+    return np.asarray(jax.jit(model.apply)({"params": params}, images))
+
+
+def assert_equal(have, want):
+    np.testing.assert_allclose(have, want, rtol=0, atol=1e-5 * np.std(want))
+
+
+def test_every_model_of_the_script_has_its_output():
+    assert GOLDEN.keys() == TIMM.keys() | TRANSFORMERS.keys()
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_outputs_are_those_of_the_library(tmp_path, name):
+    assert_equal(output(written(tmp_path, name)), np.float32(GOLDEN[name]["output"]))
+
+
+@pytest.mark.parametrize("name", [n for n in GOLDEN if n not in ("beit", "timm deit3")])
+def test_what_is_written_has_the_same_tensors(tmp_path, name):
+    """Masks of pre-training are left out; DeiT III gets a row for its class token."""
+    path = written(tmp_path / "theirs", name)
+    model, params, _ = vit_jax.load(path, image_size=SIDE)
+    form = "timm" if name.startswith("timm") else "hf"
+    arrays, beside = convert.expressed(form, model.cfg, params)
+    theirs = dict(safetensors.numpy.load_file(path))
+    root = r"^(dinov2(_with_registers)?|vision_model)\."  # a bare encoder may lack it
+    theirs = {re.sub(root, "", n): a for n, a in theirs.items() if not n.endswith("mask_token")}
+    ours = {re.sub(root, "", n): a for n, a in arrays.items()}
+    assert ours.keys() == theirs.keys()
+    for tensor, array in ours.items():
+        np.testing.assert_array_equal(array, theirs[tensor], err_msg=tensor)
+    config = GOLDEN[name]["config"]
+    assert beside["config.json"].get("model_type") == config.get("model_type")
+
+
+def test_bias_of_offsets_stays_a_run(tmp_path):
+    model, params, _ = vit_jax.load(written(tmp_path, "beit"), image_size=SIDE)
+    with pytest.raises(BadInput, match="hf format has no"):
+        convert.expressed("hf", model.cfg, params)
+
+
+def test_tensors_of_one_family_with_the_name_of_another(tmp_path):
+    path = written(tmp_path, "dinov3")
+    config = json.loads((tmp_path / "config.json").read_text()) | {"model_type": "dinov2"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(BadInput, match=r"those of dinov3_vit.*model_type=dinov2"):
+        convert.read(path)
+
+
+def test_unknown_tensors_are_named_with_the_nearest_family(tmp_path):
+    path = written(tmp_path, "dinov2")
+    arrays = dict(safetensors.numpy.load_file(path))
+    arrays["encoder.adapter.weight"] = np.zeros((2, 2), np.float32)
+    safetensors.numpy.save_file(arrays, path)
+    with pytest.raises(BadInput) as caught:
+        convert.read(path)
+    said = str(caught.value)
+    assert "hf file of a dinov2 model; unknown names: encoder.adapter.weight (" in said
+    assert "config.json says dinov2" in said

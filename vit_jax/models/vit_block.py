@@ -1,0 +1,158 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The layers of a Vision Transformer and its attention pooling; the options are in `vit_config`.
+
+Axes: B batch, L tokens, D width. Start from `EncoderBlock.__call__`.
+"""
+
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from vit_jax.models import layers, mup, posemb
+from vit_jax.models.attention import Attention, Extras
+from vit_jax.models.layers import Layer, Mlp, dropout
+from vit_jax.models.vit_config import ViTConfig
+from vit_jax.sharding import Rules, constrain
+
+
+class Shared(NamedTuple):
+    """Arguments that every block receives.
+
+    Attributes:
+      posemb_1LD: the embedding that every layer adds, if any.
+      places_L2: coordinates of the tokens for rotary positions, if any.
+      real_BL: bool, False for tokens that nothing attends to, if any.
+    """
+
+    posemb_1LD: jax.Array | None = None
+    places_L2: jax.Array | None = None
+    real_BL: jax.Array | None = None
+
+
+class EncoderBlock(nn.Module):
+    """One layer: x + Drop(MHSA(LN x)), then x + MLP(LN x); equations 2 and 3.
+
+    Attributes:
+      cfg: the architecture.
+      rules: placement of activations.
+      grid: rows and columns of patches.
+      first: whether to return only the first token, [B, 1, D].
+    """
+
+    cfg: ViTConfig
+    rules: Rules | None
+    grid: tuple[int, int]
+    first: bool = False
+
+    @nn.compact
+    def __call__(
+        self, tokens_BLD: jax.Array, layer: Layer, shared: Shared
+    ) -> tuple[jax.Array, None]:
+        """Computes one layer."""
+        cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
+        path_rate, keys = (
+            (0.0, [None] * 5) if layer is None else (layer[0], jax.random.split(layer[1], 5))
+        )
+        path_rate = path_rate if cfg.drop_path else 0.0
+
+        posemb_1LD = shared.posemb_1LD
+        if cfg.posemb_at == "every":
+            posemb_1LD = position_table(cfg, self.param, self.grid)
+        if posemb_1LD is not None:
+            tokens_BLD += posemb_1LD.astype(dtype)
+
+        x_BLD = tokens_BLD if cfg.norm_at == "post" else self._norm("attn_norm", tokens_BLD)
+        attended_BLD = self._attention(x_BLD, shared, keys[0])
+        if self.first:
+            x_BLD, tokens_BLD = x_BLD[:, :1], tokens_BLD[:, :1]
+        attended_BLD = dropout(attended_BLD, cfg.dropout, keys[1])
+        attended_BLD = self._scaled("attn", attended_BLD)
+        if cfg.parallel:
+            both_BLD = attended_BLD + self._scaled("mlp", self._mlp(x_BLD, keys[3]))
+            tokens_BLD = tokens_BLD + dropout(both_BLD, path_rate, keys[2], per_example=True)
+            return constrain(tokens_BLD, _ACTIVATIONS, self.rules), None
+
+        tokens_BLD = tokens_BLD + dropout(attended_BLD, path_rate, keys[2], per_example=True)
+        if cfg.norm_at == "post":
+            x_BLD = tokens_BLD = self._norm("attn_norm", tokens_BLD)
+        else:
+            x_BLD = self._norm("mlp_norm", tokens_BLD)
+        x_BLD = self._scaled("mlp", self._mlp(x_BLD, keys[3]))
+        tokens_BLD = tokens_BLD + dropout(x_BLD, path_rate, keys[4], per_example=True)
+        if cfg.norm_at == "post":
+            tokens_BLD = self._norm("mlp_norm", tokens_BLD)
+        return constrain(tokens_BLD, _ACTIVATIONS, self.rules), None
+
+    def _attention(self, x_BLD: jax.Array, shared: Shared, key: jax.Array | None) -> jax.Array:
+        """Lets the tokens attend to each other, or with `first` the first one to all."""
+        cfg, queries_BLD, path = self.cfg, x_BLD, self.cfg.attention
+        if self.first:
+            queries_BLD = x_BLD[:, :1]
+            if path != "memory_efficient":
+                path = "plain"  # the other paths gain nothing with one query
+        if shared.real_BL is not None and path != "memory_efficient":
+            path = "plain"  # the others take no mask
+        attention = Attention(
+            cfg.heads, cfg.attention_dropout, cfg.dtype, self.rules, cfg.posemb == "relative",
+            path, cfg.extras(self.grid), name="attn",
+        )  # fmt: skip
+        return attention(queries_BLD, x_BLD, key, shared.places_L2, shared.real_BL)
+
+    def _mlp(self, x_BLD: jax.Array, key: jax.Array | None) -> jax.Array:
+        cfg = self.cfg
+        mlp = Mlp(
+            cfg.mlp, cfg.gelu, cfg.dropout, cfg.dtype, self.rules, gate=cfg.gate,
+            bias=cfg.biases != "none", norm=cfg.norm if cfg.mlp_norm else "",
+            epsilon=cfg.ln_epsilon, name="mlp",
+        )  # fmt: skip
+        return mlp(x_BLD, key)
+
+    def _norm(self, name: str, x_BLD: jax.Array) -> jax.Array:
+        cfg = self.cfg
+        return layers.norm(name, cfg.norm, cfg.ln_epsilon, layers.stream(cfg.dtype))(x_BLD)
+
+    def _scaled(self, branch: str, x_BLD: jax.Array) -> jax.Array:
+        """Returns the end of a branch: its second norm and LayerScale, if there are any."""
+        if self.cfg.norm_at == "sandwich":
+            x_BLD = self._norm(f"{branch}_out_norm", x_BLD)
+        if self.cfg.layer_scale:
+            init = nn.initializers.constant(self.cfg.layer_scale)
+            scale_D = self.param(f"{branch}_scale", init, x_BLD.shape[-1:])
+            x_BLD *= scale_D.astype(x_BLD.dtype)[None, None]
+        return x_BLD
+
+
+_ACTIVATIONS = ("act_batch", "act_tokens", "act_embed")
+
+
+def position_table(cfg: ViTConfig, param: Any, grid: tuple[int, int]) -> jax.Array:
+    """Returns the embeddings to add to all tokens, [1, L, D].
+
+    `param` belongs to the owning module.
+    """
+    added_1LD = posemb.table(param, cfg.posemb, grid, cfg.width, cfg.class_rows, cfg.posemb_std)
+    return posemb.with_registers(added_1LD, cfg.class_rows, cfg.registers)
+
+
+class MapHead(nn.Module):
+    """Multi-head attention pooling by one learned probe (arXiv:2106.04560, section 3.3)."""
+
+    cfg: ViTConfig
+    rules: Rules | None
+
+    @nn.compact
+    def __call__(self, tokens_BLD: jax.Array, real_BL: jax.Array | None = None) -> jax.Array:
+        """Maps [B, L, D] to [B, D], without dropout; leaves out tokens that are not real."""
+        cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
+        probe_11D = self.param("probe", mup.initial_probe(cfg), (1, 1, cfg.width))
+        probe_B1D = jnp.tile(probe_11D.astype(dtype), (tokens_BLD.shape[0], 1, 1))
+        extras = Extras(query_scale=mup.query_scale(cfg))
+        attention = Attention(cfg.heads, 0.0, cfg.dtype, self.rules, extras=extras, name="attn")
+        x_B1D = attention(probe_B1D, tokens_BLD, None, None, real_BL)
+        y_B1D = layers.norm("norm", cfg.norm, cfg.ln_epsilon, dtype)(x_B1D)
+        mlp = Mlp(cfg.mlp, cfg.gelu, 0.0, cfg.dtype, self.rules, name="mlp")
+        return (x_B1D + mlp(y_B1D, None))[:, 0]

@@ -1,0 +1,356 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The configuration of a Vision Transformer: sizes, options, FLOPs, and what goes together.
+
+Start from `config`, which makes a `ViTConfig` from the section `model`.
+"""
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+
+from vit_jax.config.sections import (
+    Biases,
+    Compute,
+    FinalNorm,
+    Gate,
+    Gelu,
+    Norm,
+    NormAt,
+    Pool,
+    Posemb,
+    PosembAt,
+    Rope,
+    RopeCoordinates,
+    StemNorm,
+)
+from vit_jax.errors import BadInput
+from vit_jax.models import attention, layers, mup, posemb, rope, settings
+from vit_jax.models.attention import ATTENTION_AXES, Extras, Path
+from vit_jax.models.layers import HEAD_AXES, MLP_AXES, NORM_AXES, STEM_AXES, Remat
+from vit_jax.models.settings import Settings, TokenConfig
+from vit_jax.sharding import Axes, Rules
+
+if TYPE_CHECKING:
+    from vit_jax.models import resnet
+    from vit_jax.models.vit import ViT
+
+# name -> (width D, layers S, MLP width F, heads N). B, L, H: Table 1 of the paper; b: its Figure 4;
+# Ti, S: arXiv:2106.10270, Table 2; g, G: arXiv:2106.04560, Table 2; e: arXiv:2209.06794; So400m:
+# arXiv:2305.13035; g-opt, G-opt: big_vision.
+SIZES: dict[str, tuple[int, int, int, int]] = {
+    "Ti": (192, 12, 768, 3),
+    "S": (384, 12, 1536, 6),
+    "b": (384, 12, 1536, 12),
+    "B": (768, 12, 3072, 12),
+    "L": (1024, 24, 4096, 16),
+    "H": (1280, 32, 5120, 16),
+    "g": (1408, 40, 6144, 16),
+    "g-opt": (1536, 40, 6144, 16),
+    "G": (1664, 48, 8192, 16),
+    "G-opt": (1536, 48, 8192, 16),
+    "e": (1792, 56, 15360, 16),
+    "So400m": (1152, 27, 4304, 16),
+}
+
+# Parameter path pattern -> logical axes, see sharding.param_axes.
+AXES: Axes = {
+    r"cls": (None, None, "embed"),
+    r"dist": (None, None, "embed"),
+    r"(attn|mlp)_scale": ("embed",),
+    r"registers": (None, None, "embed"),
+    r"probe": (None, None, "embed"),
+    r"mask_token": (None, None, "embed"),
+    r"pre_logits/kernel": ("embed", None),
+    r"pre_logits/bias": (None,),
+    **STEM_AXES,
+    **HEAD_AXES,
+    **posemb.AXES,
+    **ATTENTION_AXES,
+    **MLP_AXES,
+    **NORM_AXES,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class ViTConfig(TokenConfig):
+    """The architecture of a ViT; `variants.config` builds one from a name."""
+
+    AXES: ClassVar[Axes] = AXES
+    FAMILY: ClassVar[Literal["vit"]] = "vit"
+    FORMS: ClassVar[tuple[str, ...]] = ("unrolled", "attention", "remat")
+    RESNET: ClassVar[str] = "backbone"
+    attends: ClassVar[bool] = True
+    patch: int  # P, in pixels; for a hybrid, in positions of its feature map
+    width: int  # D
+    depth: int  # S
+    mlp: int  # F
+    heads: int  # N
+    classes: int  # Y
+    pool: Pool = "token"
+    class_token: bool = False  # keeps the class token of a pool that does not read it
+    distillation: bool = False  # a second class token, with a head of its own
+    posemb: Posemb = "learned1d"
+    posemb_at: PosembAt = "stem"
+    posemb_std: float = 0.02  # standard deviation of the initial position embeddings
+    registers: int = 0  # number of tokens without a patch (arXiv:2309.16588)
+    rope: Rope = "none"  # see `models.rope`
+    rope_base: float = 100.0
+    rope_coordinates: RopeCoordinates = "unit"
+    rope_grid: int = 0
+    rope_jitter: float = 1.0
+    rope_rescale: float = 1.0
+    stem_bias: bool = True
+    stem_norm: StemNorm = "none"
+    norm: Norm = "layer"
+    norm_at: NormAt = "pre"
+    final_norm: FinalNorm = "tokens"
+    parallel: bool = False  # attention and MLP at once (arXiv:2302.05442, equations 1 to 3)
+    layer_scale: float = 0.0  # initial factors of the branches (arXiv:2103.17239); 0: none
+    qk_norm: bool = False
+    gate: Gate = "none"
+    mlp_norm: bool = False
+    biases: Biases = "all"
+    representation: int = 0  # width of the tanh pre-logits layer; 0 leaves it out
+    head_bias: float = 0.0
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+    drop_path: float = 0.0  # rate of the last block; the first has 0, linear in between
+    gelu: Gelu = "tanh"
+    ln_epsilon: float = 1e-6
+    dtype: Compute = "float32"
+    scan: bool = True
+    unrolled: bool = False  # layers computed one by one: see `layers.apply_blocks`
+    remat: Remat = "none"
+    attention: Path = "plain"
+    backbone: "resnet.ResNetConfig | None" = None
+    patch_outputs: int = 0  # O, outputs per patch; 0: no mask token, logits per image
+    maps: tuple[int, ...] = ()  # see `ModelConfig.for_maps`
+    mup_base_width: int = 0  # 0 without muP (arXiv:2203.03466)
+
+    @property
+    def stride(self) -> int:
+        """Returns the pixels per token in each direction."""
+        return self.patch * (self.backbone.stride if self.backbone else 1)
+
+    @property
+    def class_rows(self) -> int:
+        """Returns how many class tokens stand before the registers, and have positions."""
+        return int(self.class_token or self.pool in ("token", "token+gap")) + self.distillation
+
+    @property
+    def prefix(self) -> int:
+        """Returns how many tokens without a patch stand before the patches."""
+        return self.class_rows + self.registers
+
+    @property
+    def pooled_width(self) -> int:
+        """Returns the width of what the head reads."""
+        return 2 * self.width if self.pool == "token+gap" else self.width
+
+    def extras(self, grid: tuple[int, int]) -> Extras:
+        """Returns the options of the attention in a block, for a grid of patches."""
+        offsets = (grid, self.class_rows) if self.posemb == "relative2d" else None
+        norm = self.norm if self.qk_norm else ""
+        return Extras(
+            norm, self.ln_epsilon, self.biases, self.rope, self.rope_base, offsets,
+            mup.query_scale(self),
+        )  # fmt: skip
+
+    @property
+    def last_is_short(self) -> bool:
+        """Returns True if the last block computes only the first token, which the head reads.
+
+        This is False with dropout, because the scan would draw other numbers.
+        """
+        of_one = self.pool == "token" and not (self.patch_outputs or self.maps or self.distillation)
+        return (
+            self.scan and self.unrolled and of_one and not (self.dropout or self.attention_dropout)
+        )
+
+    def make(self, rules: Rules | None) -> "ViT":
+        """Makes the model."""
+        from vit_jax.models import vit
+
+        return vit.ViT(self, rules)
+
+    def forward_flops(self, height: int, width: int) -> int:
+        """Returns the FLOPs of one RGB image; see `variants.forward_flops`."""
+        patches = (height // self.stride) * (width // self.stride)
+        tokens = patches + self.prefix
+        d, kernels = self.width, self.width * self.mlp * (3 if self.gate != "none" else 2)
+
+        def block(queries: int) -> int:
+            macs = 2 * tokens * d * d + queries * (2 * d * d + kernels + 2 * tokens * d)
+            relative = self.posemb == "relative"
+            return macs + (queries * (2 * tokens - 1) * d if relative else 0)
+
+        macs, features = 0, 3
+        if self.backbone is not None:
+            macs, features = self.backbone.multiply_adds(height, width), self.backbone.features
+        macs += patches * self.patch**2 * features * d
+        macs += (self.depth - 1) * block(tokens) + block(1 if self.last_is_short else tokens)
+        if self.patch_outputs:
+            return 2 * (macs + patches * d * self.patch_outputs)
+        heads = 1 + self.distillation
+        macs += self.pooled_width * self.representation
+        macs += heads * (self.representation or self.pooled_width) * self.classes
+        if self.pool == "map":
+            read = tokens - self.registers
+            macs += 2 * read * d * d + 2 * read * d + 2 * d * d + 2 * d * self.mlp
+        return 2 * macs
+
+    def in_words(self) -> str:
+        kind, side = "hybrid" if self.backbone else "ViT", self.stride
+        return (
+            f"a {kind} of {self.depth} layers with {self.heads} heads, {side} x {side} pixels a "
+            "patch"
+        )
+
+    def at_patch(self, patch: int) -> Self:
+        if self.backbone is not None:
+            return super().at_patch(patch)
+        return dataclasses.replace(self, patch=patch)
+
+    def fused_refusal(self) -> str:
+        relative = self.posemb in ("relative", "relative2d")
+        return attention.not_fused(dropout=self.attention_dropout, relative=relative)
+
+    def for_images(self, classes: int) -> "ViTConfig":
+        return dataclasses.replace(self, classes=classes, patch_outputs=0, maps=())
+
+    @property
+    def predicts_patches(self) -> bool:
+        return self.pool in ("token", "gap") and not self.distillation
+
+    def for_patches(self, outputs: int) -> "ViTConfig":
+        return dataclasses.replace(self, classes=0, patch_outputs=outputs)
+
+    def lacking_figures(self) -> list[str]:
+        rotary = f"{self.rope} rope" if self.rope != "none" else ""
+        return posemb.without_embeddings(self.posemb, rotary)
+
+    @property
+    def published_heads(self) -> int:
+        return self.heads
+
+    def unwritten(self, weight_format: str) -> str:
+        kinds = ("learned1d", "sincos2d") if weight_format == "big_vision" else ("learned1d",)
+        shown = self.posemb in kinds and self.posemb_at == "stem"
+        shown |= self.posemb == "none" and self.rope != "none"
+        positions = "" if shown else f"posemb={self.posemb} at {self.posemb_at}"
+        return super().unwritten(weight_format) or mup.unwritten(self) or positions
+
+    def unheld(self, constants: Any, takes: frozenset[str], *, everything: bool) -> list[str]:
+        keys = {*OPTIONS, *(("pool", "registers") if everything else ())}
+        keys -= takes | {"rope_base", "rope_jitter", "rope_rescale"}  # these two: only training
+        usual = {field.name: field.default for field in dataclasses.fields(self)}
+
+        def differs(key: str) -> bool:
+            value, want = getattr(self, key), constants.get(key, usual[key])
+            return bool(value) != bool(want) if key == "layer_scale" else value != want
+
+        return [f"{key}={getattr(self, key)}" for key in sorted(keys) if differs(key)]
+
+    def patches_of(self, flat: Any) -> int:
+        if "posemb" not in flat:  # made for any size; that of most evaluations
+            return (max(224, 2 * self.stride) // self.stride) ** 2
+        return flat["posemb"].shape[1] - self.class_rows
+
+
+# ---------------------------------------------------------------- from settings
+
+
+_TAKES = settings.TOKENS | {"heads", "pool", "posemb", "posemb_at", "posemb_std", "registers"}
+_TAKES |= {"representation", "dropout", "attention_dropout", "attention"}
+OPTIONS = ("class_token", "distillation", "rope", "rope_base", "rope_coordinates", "rope_grid")
+OPTIONS += ("rope_jitter", "rope_rescale", "stem_bias", "stem_norm", "norm", "norm_at")
+OPTIONS += ("final_norm", "parallel", "layer_scale", "qk_norm", "gate", "mlp_norm", "biases")
+_TAKES |= set(OPTIONS)
+
+
+def config(wanted: Settings, classes: int, units: str | None, size: str, patch: str) -> ViTConfig:
+    """Returns the configuration that settings describe.
+
+    Args:
+      wanted: the settings.
+      classes: Y.
+      units: the N of a hybrid `RN+SIZE/PATCH`, "" for `R+SIZE/PATCH`; None without a backbone.
+      size: SIZE.
+      patch: PATCH, pixels per token.
+
+    Raises:
+      BadInput: a setting does not fit.
+    """
+    more = {"mup_base_width"} if units is None else settings.BACKBONE
+    settings.refuse_others(wanted, _TAKES | more)
+    keepable = attention.KEEPABLE + layers.KEEPABLE
+    if units is not None:
+        from vit_jax.models import resnet
+
+        keepable += resnet.KEEPABLE
+    if wanted.gate != "none":
+        keepable += layers.GATE_KEEPABLE
+    layers.check_remat(wanted.remat, keepable)
+    numbers = settings.sizes(wanted, size, SIZES, ("width", "depth", "mlp", "heads"))
+    if numbers["width"] % numbers["heads"]:
+        near = [n for n in range(1, numbers["width"] + 1) if numbers["width"] % n == 0]
+        raise BadInput(
+            f"model {wanted.variant}: {numbers['heads']} heads do not divide the width "
+            f"{numbers['width']}; these do: {near}."
+        )
+    if int(patch) < 1:
+        raise settings.unknown_variant(wanted.variant)
+    backbone, side = None, int(patch)
+    if units is not None:
+        from vit_jax.models import resnet
+
+        backbone, side = resnet.hybrid(wanted, units, side)
+    posemb.check(wanted.posemb, wanted.posemb_at, numbers["width"], wanted.posemb_std)
+    rope.check(wanted.rope, numbers["width"], numbers["heads"])
+    _check_options(wanted)
+    fields = (*OPTIONS, "pool", "posemb", "posemb_at", "posemb_std", "registers", "representation")
+    fields += ("dropout", "attention_dropout", "drop_path", "gelu", "ln_epsilon", "scan")
+    shared = settings.shared_fields(wanted, *fields, "mup_base_width")
+    cfg = ViTConfig(patch=side, classes=classes, backbone=backbone, **numbers, **shared)
+    if wanted.attention != "fused":
+        return cfg
+    if why := cfg.fused_refusal():
+        raise BadInput(f"model.attention=fused: {why}; leave model.attention out.")
+    return dataclasses.replace(cfg, attention="xla")  # `build` may choose a better path
+
+
+def _check_options(wanted: Settings) -> None:
+    """Raises BadInput for options that do not go together."""
+    rotary = [n for n in OPTIONS if n.startswith("rope_") and n in settings.changed(wanted)]
+    one_class = not wanted.distillation and not wanted.registers
+    gated = wanted.gate == "gelu" or wanted.gate == "none"
+    clashes = {
+        "class_token=True: pool=token and token+gap always have one": (
+            wanted.class_token and wanted.pool in ("token", "token+gap")
+        ),
+        "distillation=True needs pool=token and representation=0": (
+            wanted.distillation and (wanted.pool != "token" or wanted.representation > 0)
+        ),
+        "distillation=True has learned positions: posemb=learned1d or none": (
+            wanted.distillation and wanted.posemb not in ("learned1d", "none")
+        ),
+        "posemb=relative2d has one class token or none, and no registers": (
+            wanted.posemb == "relative2d" and not one_class
+        ),
+        f"{', '.join(rotary)} without rope": bool(rotary) and wanted.rope == "none",
+        "rope_grid scales rope_coordinates=index, and these are unit": (
+            wanted.rope_grid > 0 and wanted.rope_coordinates == "unit"
+        ),
+        "parallel=True needs norm_at=pre: both branches read one norm": (
+            wanted.parallel and wanted.norm_at != "pre"
+        ),
+        "final_norm=pooled: pool=map has a norm of its own after the tokens'": (
+            wanted.final_norm == "pooled" and wanted.pool == "map"
+        ),
+        f"gelu={wanted.gelu} with gate=silu, which has no GELU": (
+            wanted.gelu != "auto" and not gated and wanted.pool != "map"
+        ),
+    }
+    if wrong := [reason for reason, clash in clashes.items() if clash]:
+        raise BadInput(f"model {wanted.variant}: {wrong[0]}; leave one of them out.")

@@ -1,0 +1,253 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Tables for safetensors files of timm.
+
+They state the names in their state dicts. Start from `FORMATS`.
+"""
+
+import dataclasses
+
+from vit_jax.weights.formats import beside, json_config
+from vit_jax.weights.formats.name_table import (
+    CONV,
+    GATED,
+    GATED_BIAS,
+    HEAD_BIAS,
+    HEAD_OIHW,
+    HEADS_OUT,
+    LINEAR,
+    POSEMB,
+    Flat,
+    Format,
+    Op,
+    Rule,
+    fuse_class_row,
+    heads_bias,
+    heads_kernel,
+    rule,
+)
+
+
+def dense(foreign: str, ours: str, op: Op = LINEAR) -> tuple[Rule, ...]:
+    """Returns the rules of a linear layer or a convolution."""
+    return rule(f"{foreign}.weight", f"{ours}/kernel", op), rule(f"{foreign}.bias", f"{ours}/bias")
+
+
+def norm(foreign: str, ours: str) -> tuple[Rule, ...]:
+    """Returns the rules of a norm."""
+    return rule(f"{foreign}.weight", f"{ours}/scale"), rule(f"{foreign}.bias", f"{ours}/bias")
+
+
+def heads(foreign: str, ours: str, names: tuple[str, ...]) -> tuple[Rule, ...]:
+    """Returns the rules of a linear layer that makes queries, keys or values, or several fused."""
+    paths = [f"{ours}/{name}" for name in names]
+    return (
+        rule(f"{foreign}.weight", [f"{p}/kernel" for p in paths], heads_kernel(len(names))),
+        rule(f"{foreign}.bias", [f"{p}/bias" for p in paths], heads_bias(len(names))),
+    )
+
+
+def out(foreign: str, ours: str) -> tuple[Rule, ...]:
+    """Returns the rules of the last linear layer of an attention."""
+    return dense(foreign, f"{ours}/out", HEADS_OUT)
+
+
+def gated(foreign: str, ours: str) -> tuple[Rule, ...]:
+    """Returns the rules of a linear layer whose first half of outputs is a gate."""
+    return (
+        rule(f"{foreign}.weight", [f"{ours}/gate/kernel", f"{ours}/up/kernel"], GATED),
+        rule(f"{foreign}.bias", [f"{ours}/gate/bias", f"{ours}/up/bias"], GATED_BIAS),
+    )
+
+
+def packed(foreign: Flat) -> bool:
+    """Returns True if the first layer of a timm MLP has twice the outputs that the second reads."""
+    first, second = (foreign.get(f"blocks.0.mlp.fc{i}.weight") for i in (1, 2))
+    shapes = [a.shape for a in (first, second) if a is not None and a.ndim == 2]
+    return len(shapes) == 2 and shapes[0][0] == 2 * shapes[1][1]
+
+
+def _timm_units(prefix: str, projection_norm: bool) -> tuple[Rule, ...]:
+    unit, ours = prefix + "stages.{s:-1}.blocks.{u:-1}", "backbone/stage{s}_unit{u}"
+    rules = (
+        rule(f"{unit}.conv{{n}}.weight", f"{ours}/conv{{n}}/kernel", CONV),
+        *norm(f"{unit}.norm{{n}}", f"{ours}/norm{{n}}"),
+        rule(f"{unit}.downsample.conv.weight", f"{ours}/conv_proj/kernel", CONV),
+    )
+    if not projection_norm:
+        return rules
+    return (*rules, *norm(f"{unit}.downsample.norm", f"{ours}/norm_proj"))
+
+
+_ERF = {"gelu": "erf", "ln_epsilon": 1e-6}
+_TIMM = _ERF | {"norm": "layer"}
+_TIMM_TAKES = frozenset(
+    {"class_token", "distillation", "registers", "stem_bias", "stem_norm", "layer_scale"}
+    | {"qk_norm", "biases", "pool"}
+)
+_AIMV2 = {"gate": "silu", "norm": "rms", "stem_norm": "patches"}
+_RESNET = {"gn_epsilon": 1e-5, "ws_epsilon": 1e-8, "ws_epsilon_in": "variance"}
+_HYBRID = "patch_embed.backbone."
+
+
+_TIMM_UP = dense("blocks.{i}.mlp.fc1", "block_{i}/mlp/up")
+_TIMM_GATED = (
+    *dense("blocks.{i}.mlp.fc1_g", "block_{i}/mlp/gate"),
+    *dense("blocks.{i}.mlp.fc1_x", "block_{i}/mlp/up"),
+)
+_TIMM_PACKED = gated("blocks.{i}.mlp.fc1", "block_{i}/mlp")
+
+
+def _timm_vit(
+    root: str = f"{_HYBRID}stem.",
+    last: str = "norm",
+    mlp: tuple[Rule, ...] = _TIMM_UP,
+    stem_norm: str = "norm_pre",
+) -> tuple[Rule, ...]:
+    """Returns the names of ViT and hybrids.
+
+    Args:
+      root: path of a backbone's first layers.
+      last: path of the last norm.
+      mlp: rules of the first layer of an MLP.
+      stem_norm: path of the norm of the stem.
+    """
+    return (
+        rule("cls_token", "cls"),
+        rule("dist_token", "dist"),
+        rule("reg_token", "registers"),
+        rule("pos_embed", "posemb", POSEMB),
+        *dense("patch_embed.proj", "embedding", CONV),
+        *norm(stem_norm, "stem_norm"),
+        rule(f"{root}conv.weight", "backbone/conv_root/kernel", CONV),
+        *norm(f"{root}norm", "backbone/norm_root"),
+        *_timm_units(_HYBRID, projection_norm=True),
+        *norm("blocks.{i}.norm1", "block_{i}/attn_norm"),
+        *heads("blocks.{i}.attn.qkv", "block_{i}/attn", ("query", "key", "value")),
+        *out("blocks.{i}.attn.proj", "block_{i}/attn"),
+        *norm("blocks.{i}.attn.q_norm", "block_{i}/attn/query_norm"),
+        *norm("blocks.{i}.attn.k_norm", "block_{i}/attn/key_norm"),
+        rule("blocks.{i}.ls1.gamma", "block_{i}/attn_scale"),
+        *norm("blocks.{i}.norm2", "block_{i}/mlp_norm"),
+        *mlp,
+        *dense("blocks.{i}.mlp.fc2", "block_{i}/mlp/down"),
+        rule("blocks.{i}.ls2.gamma", "block_{i}/mlp_scale"),
+        *norm(last, "norm"),
+        rule("attn_pool.latent", "map_head/probe"),
+        *heads("attn_pool.q", "map_head/attn", ("query",)),
+        *heads("attn_pool.kv", "map_head/attn", ("key", "value")),
+        *out("attn_pool.proj", "map_head/attn"),
+        *norm("attn_pool.norm", "map_head/norm"),
+        *dense("attn_pool.mlp.fc1", "map_head/mlp/up"),
+        *dense("attn_pool.mlp.fc2", "map_head/mlp/down"),
+        *dense("head", "head"),
+        *dense("head_dist", "dist_head"),
+    )
+
+
+def _fuse_for_registers(flat: Flat) -> Flat:
+    """Fuses the class row for registers: timm's models with registers have no such embedding."""
+    return fuse_class_row(flat) if "registers" in flat else flat
+
+
+TIMM_VIT = Format(
+    "timm",
+    "vit",
+    _timm_vit(),
+    _TIMM | _RESNET,
+    before_write=_fuse_for_registers,
+    takes=_TIMM_TAKES,
+    fits=lambda foreign: not packed(foreign),
+    resize="smooth",
+    beside=beside.timm_vit,
+)
+TIMM_POOLED, TIMM_PACKED, TIMM_GATED = (
+    dataclasses.replace(
+        TIMM_VIT,
+        rules=rules,
+        constants=_TIMM | constants,
+        head_dim=head_dim,
+        fits=fits or TIMM_VIT.fits,
+    )
+    for rules, constants, fits, head_dim in (
+        (_timm_vit(last="fc_norm"), {"final_norm": "pooled"}, None, 0),
+        (_timm_vit(mlp=_TIMM_PACKED), {"gate": "silu"}, packed, 64),
+        (_timm_vit(mlp=_TIMM_GATED, stem_norm="patch_embed.norm"), _AIMV2, None, 128),
+    )
+)
+TIMM_ROOT_VIT = Format(  # for a backbone that is only a root, without stages
+    "timm",
+    "vit",
+    _timm_vit(_HYBRID),
+    _TIMM | _RESNET,
+    before_write=_fuse_for_registers,
+    fits=lambda foreign: "patch_embed.backbone.conv.weight" in foreign,
+    resize="smooth",
+    writes=lambda flat: (
+        "backbone/conv_root/kernel" in flat and "backbone/stage1_unit1/conv1/kernel" not in flat
+    ),
+    beside=beside.timm_vit,
+)
+TIMM_DINOV3 = tuple(
+    Format(
+        "timm",
+        "vit",
+        (
+            rule("cls_token", "cls"),
+            rule("reg_token", "registers"),
+            *dense("patch_embed.proj", "embedding", CONV),
+            *norm("blocks.{i}.norm1", "block_{i}/attn_norm"),
+            heads("blocks.{i}.attn.qkv", "block_{i}/attn", ("query", "key", "value"))[0],
+            rule("blocks.{i}.attn.q_bias", "block_{i}/attn/query/bias", HEAD_BIAS),
+            rule("blocks.{i}.attn.v_bias", "block_{i}/attn/value/bias", HEAD_BIAS),
+            *out("blocks.{i}.attn.proj", "block_{i}/attn"),
+            rule("blocks.{i}.gamma_1", "block_{i}/attn_scale"),
+            *norm("blocks.{i}.norm2", "block_{i}/mlp_norm"),
+            *mlp,
+            *dense("blocks.{i}.mlp.fc2", "block_{i}/mlp/down"),
+            rule("blocks.{i}.gamma_2", "block_{i}/mlp_scale"),
+            *norm("norm", "norm"),
+            *dense("head", "head"),
+        ),
+        _ERF | json_config.DINOV3 | {"ln_epsilon": 1e-5, "gate": gate},
+        takes=frozenset({"registers", "biases", "class_token", "pool"}),
+        head_dim=64,
+        beside=beside.timm_dinov3,
+    )
+    for gate, mlp in (("none", _TIMM_UP), ("silu", _TIMM_GATED))
+)
+TIMM_BIT = Format(
+    "timm",
+    "bit",
+    (
+        rule("stem.conv.weight", "backbone/conv_root/kernel", CONV),
+        *_timm_units("", projection_norm=False),
+        *norm("norm", "norm"),
+        *dense("head.fc", "head", HEAD_OIHW),
+    ),
+    _RESNET | {"root_pool": "zero"},
+    beside=beside.timm_bit,
+)
+TIMM_MIXER = Format(
+    "timm",
+    "mixer",
+    (
+        *dense("stem.proj", "embedding", CONV),
+        *norm("blocks.{i}.norm1", "block_{i}/token_norm"),
+        *dense("blocks.{i}.mlp_tokens.fc1", "block_{i}/token_mlp/up"),
+        *dense("blocks.{i}.mlp_tokens.fc2", "block_{i}/token_mlp/down"),
+        *norm("blocks.{i}.norm2", "block_{i}/channel_norm"),
+        *dense("blocks.{i}.mlp_channels.fc1", "block_{i}/channel_mlp/up"),
+        *dense("blocks.{i}.mlp_channels.fc2", "block_{i}/channel_mlp/down"),
+        *norm("norm", "norm"),
+        *dense("head", "head"),
+    ),
+    _ERF,
+    beside=beside.timm_mixer,
+)
+
+FORMATS = (
+    *(TIMM_ROOT_VIT, TIMM_VIT, TIMM_POOLED, TIMM_PACKED, TIMM_GATED, *TIMM_DINOV3),
+    *(TIMM_BIT, TIMM_MIXER),
+)

@@ -1,0 +1,152 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Recognises the format of a weights file by the names of its tensors.
+
+Start from `format_of`.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vit_jax.config.plugins import Registry
+from vit_jax.errors import BadInput
+from vit_jax.weights.formats import json_config, name_table
+from vit_jax.weights.formats.name_table import Context, Flat, Format
+
+# Suffix of a file -> the formats that such a file may have.
+FORMATS = Registry(
+    {
+        ".npz": "vit_jax.weights.formats.npz:FORMATS",
+        ".safetensors": "vit_jax.weights.formats.safetensors:FORMATS",
+    }
+)
+SUFFIX = {"npz": ".npz", "big_vision": ".npz", "timm": ".safetensors", "hf": ".safetensors"}
+NAMES = tuple(SUFFIX)
+
+# Tensors that only say where things are, in any format.
+IGNORED = re.compile(r".*\.position_ids|.*relative_position_index")
+
+# Pattern of a tensor -> words for a part that our models lack.
+_PARTS: tuple[tuple[str, str], ...] = (
+    (r".*/ls[12]/.*", "LayerScale in npz"),
+    (r".*/(query|key)_(ln|norm)/.*", "qk-norm in npz"),
+    (r".*rel_pos.*|.*relative_position.*", "this kind of relative position"),
+    (r".*\.attn\.norm\..*|.*inner_attn_ln.*", "a norm inside attention"),
+    (r"rope\..*|.*rope_embed.*|.*\.freqs", "this kind of rotary positions"),
+    (r"head\.(cls_token|k_proj|v_proj|output_proj).*", "the pooling head of AIMv2"),
+)
+# Pattern of an architecture of timm -> a part of it that no tensor shows.
+_REFUSED: tuple[tuple[str, str], ...] = (
+    (r"vit_.*_rope_.*|eva.*|vit_pe_.*", "other rotary positions"),
+    (r"vit_.*_lingbot.*|.*sapiens2.*", "an attention of another kind"),
+)
+
+
+def format_of(
+    path: Path, arrays: Flat, content: Mapping[str, Any], own: tuple[Format, ...] = ()
+) -> Format:
+    """Returns the format that knows all names, with the fewest in an older spelling.
+
+    Args:
+      path: for its suffix, and for messages.
+      arrays: the tensors of the file.
+      content: the config.json beside it; {} without one.
+      own: formats of a user's own model for files of any suffix.
+
+    Raises:
+      BadInput: no format knows them; the message names those unknown to the nearest format.
+    """
+    if not arrays:
+        raise BadInput(f"{path} is not a known model; unknown names: no arrays.")
+
+    told = content.get("model_type", "")
+
+    def cost(form: Format) -> tuple[int, bool, bool, int]:
+        lost = len(_unknown(form, arrays))
+        spelled = sum(form.canonical(name) != name for name in arrays)
+        other = bool(told and form.kinds and told not in form.kinds)
+        return lost, not form.fits(arrays), other, spelled
+
+    best: Format = min((*own, *FORMATS[path.suffix]), key=cost)
+    architecture = str(content.get("architecture", ""))
+    refused = next((words for p, words in _REFUSED if re.fullmatch(p, architecture)), "")
+    if refused and path.suffix == ".safetensors":
+        raise BadInput(f"{path}: architecture {architecture} has {refused}, which ours do not.")
+    if missed := _unknown(best, arrays):
+        raise BadInput(_not_known(path, best, arrays, missed, content))
+    return best
+
+
+def _unknown(form: Format, arrays: Flat) -> list[str]:
+    return [n for n in arrays if form.rule_for(n) is None and not form.drops(n)]
+
+
+def _not_known(
+    path: Path, best: Format, arrays: Flat, missed: list[str], content: Mapping[str, Any]
+) -> str:
+    """Returns what was recognised, which tensors stand in the way, and the nearest family."""
+    told = content.get("architecture") or content.get("model_type")
+    known = len(arrays) - len(missed)
+    nearest = f"{best.name} file of a {' or '.join(best.kinds) or best.family} model"
+    kind = nearest if known else "model"
+    parts = dict.fromkeys(
+        words for pattern, words in _PARTS for name in missed if re.fullmatch(pattern, name)
+    )
+    says = f" Its {json_config.NAME} says {told}." if told else ""
+    lacks = f" Our models do not have {', '.join(parts)}." if parts else ""
+    shown = f"{', '.join(missed[:6])}{' ...' if len(missed) > 6 else ''}"
+    return (
+        f"{path} is not a known {kind}; unknown names: {shown} ({known} of {len(arrays)} tensors "
+        f"are known).{lacks}{says} docs/models.md lists the families that are read."
+    )
+
+
+def context(form: Format, arrays: Flat, heads: int, image_size: tuple[int, int] | None) -> Context:
+    """Returns what the table's operations need.
+
+    Heads come from the argument or a variant's sizes.
+    """
+    ours = {
+        name_table.render(template, values): a
+        for name, a in arrays.items()
+        for rule, values in [form.rule_for(name) or (None, {})]
+        if rule is not None
+        for template in rule.ours[:1]
+    }
+    patches = 0
+    if image_size and form.family == "vit" and "embedding/kernel" in ours:
+        side = ours["embedding/kernel"].shape[-1]  # as stored: [out, in, side, side]
+        stages = {m[0] for m in (re.match(r"backbone/stage\d+", n) for n in ours) if m}
+        root = 4 if "backbone/conv_root/kernel" in ours else 1
+        stride = side * root * 2 ** max(0, len(stages) - 1)
+        patches = (image_size[0] // stride) * (image_size[1] // stride)
+    if form.family == "vit" and SUFFIX[form.name] == ".safetensors":
+        width = _width(ours)
+        by_family = width // form.head_dim if form.head_dim else 0
+        heads = heads or by_family or _heads_of_variant(ours)
+        if not 0 < heads <= width or width % heads:
+            raise BadInput(f"heads={heads} do not divide the width {width} of the weights.")
+    return Context(heads, ("cls" in ours) + ("dist" in ours), patches)
+
+
+def _width(ours: Flat) -> int:
+    return ours["embedding/kernel"].shape[0] if "embedding/kernel" in ours else 0
+
+
+def _heads_of_variant(ours: Flat) -> int:
+    depth = len({m[0] for m in (re.match(r"block_\d+/", name) for name in ours) if m})
+    mlp = ours["block_0/mlp/up/kernel"].shape[0] if "block_0/mlp/up/kernel" in ours else 0
+    width = _width(ours)
+    from vit_jax.models import vit
+
+    for name, (*sizes, heads) in vit.SIZES.items():
+        if sizes == [width, depth, mlp] and name != "b":  # has S's sizes; no weights were published
+            return heads
+    raise BadInput(
+        f"the file does not say how many attention heads there are, and no variant has width "
+        f"{width}, depth {depth} and MLP {mlp}; put its config.json beside it, or give heads= "
+        "(--heads, --config.model.heads)."
+    )

@@ -7,11 +7,9 @@ A section is a frozen dataclass and a key is a field of it; configs/base.py make
 that recipes change from the defaults. `results`, `where` and `how_often` say what another value
 changes: a run cannot continue with another value of a key that changes results.
 
-A section with `name` has one sub-section for each choice. Only the chosen one counts and is saved.
-A duration is text: a number and `steps`, `epochs`, `examples` or `percent` (of `length`). "0" means
-never. The keys of a section are the keyword arguments of one function.
-
-Imports only `schema`. Start from `Config`.
+A section with `name` has one sub-section for each choice; only the chosen one counts and is saved.
+A duration is text: a number and `steps`, `epochs`, `examples` or `percent` (of `length`), or "0":
+never. The keys of a section are the arguments of one function. Start from `Config`.
 """
 
 import re
@@ -236,7 +234,7 @@ class Optimizer:
     layer_decay: float = results(
         1.0, "factor on the rate for each layer below the head; 1: off", Range(0, 10))
     freeze: tuple[str, ...] = results(
-        (), 'patterns, e.g. ("embedding/.*", "blocks/[01]/.*")', "patterns")
+        (), 'patterns of what keeps its first values, e.g. ("embedding/.*",)', "patterns")
     adamw: Adamw = inside(Adamw)
     sgd: Sgd = inside(Sgd)
     adafactor: Adafactor = inside(Adafactor)
@@ -415,6 +413,8 @@ class Config:
         1, "micro-batches per step, run one after another; divides batch_size", _POSITIVE)
     objective: str = results(
         "auto", "what to learn; auto: classes, or patches if masked.target is set", "objective")
+    trainable: str = results(
+        "all", "what to train, with the rest as in init (docs/finetuning.md)", "trainable")
     skip_non_finite: int = results(
         0, "non-finite updates (loss, gradients) to skip in total; the next ends the run", _COUNT,
         "updates")

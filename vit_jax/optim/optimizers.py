@@ -43,6 +43,7 @@ def make_optimizer(
     lr_mults: Sequence[tuple[str, float]] = (),
     layer_decay: float = 1.0,
     freeze: Sequence[str] = (),
+    trained: Callable[[PyTree], PyTree] = lambda factors: factors,
     **options: Any,
 ) -> Transform:
     """Returns the optimizer for a tree of parameters.
@@ -63,14 +64,16 @@ def make_optimizer(
       lr_mults: see `rate_factors`.
       layer_decay: see `rate_factors`.
       freeze: see `trainable`.
+      trained: maps a tree like `params`, of a constant for each of them, to that of the parameters
+        which the optimizer updates.
       **options: arguments of the function in `DIRECTIONS`.
 
     Raises:
       BadInput: a pattern matches nothing, or everything is frozen.
     """
-    decay = _decay(params, weight_decay, decay_mask, decay_multipliers)
-    factors = rate_factors(params, lr_mults, layer_decay)
-    frozen = _multiply(trainable(params, freeze)) if freeze else optax.identity()
+    decay = _decay(params, weight_decay, decay_mask, decay_multipliers, trained)
+    factors = trained(rate_factors(params, lr_mults, layer_decay))
+    frozen = _multiply(trained(trainable(params, freeze))) if freeze else optax.identity()
     return optax.chain(
         frozen,
         clipped(clip) if clip else optax.identity(),
@@ -82,12 +85,17 @@ def make_optimizer(
 
 
 def _decay(
-    params: PyTree, rate: float, mask: str, multipliers: Sequence[tuple[str, float]]
+    params: PyTree,
+    rate: float,
+    mask: str,
+    multipliers: Sequence[tuple[str, float]],
+    trained: Callable[[PyTree], PyTree],
 ) -> Transform:
     """Adds rate * multiplier * parameter to the update of each parameter that decays."""
     if not multipliers:
-        return optax.add_decayed_weights(rate, decayed(params, mask)) if rate else optax.identity()
-    factors = decay_factors(params, mask, multipliers)
+        decaying = trained(decayed(params, mask))
+        return optax.add_decayed_weights(rate, decaying) if rate else optax.identity()
+    factors = trained(decay_factors(params, mask, multipliers))
     if not rate:
         return optax.identity()
 

@@ -84,7 +84,8 @@ def _updated(
     updates, opt_state = tx.update(grads, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)
     average = _averaged(state.ema, params, ema_decay)
-    return updates, TrainState(state.step + 1, params, opt_state, average, state.kept)
+    after = TrainState(state.step + 1, params, opt_state, average, state.kept, state.base)
+    return updates, after
 
 
 @jax.named_scope("metrics")
@@ -153,6 +154,7 @@ def make_train_step(
     ema_decay: float = 0.0,
     ema_warmup: bool = False,
     norm_of_change: bool = False,
+    whole: Callable[[PyTree, PyTree], PyTree] = lambda params, base: params,
 ) -> Callable[[TrainState, Batch, jax.Array], _Stepped]:
     """Returns the function (state, batch, key) -> (state after one update, its metrics).
 
@@ -163,8 +165,9 @@ def make_train_step(
       accumulation: A, the number of micro-batches, see `mean_gradients`.
       ema_decay: d in average = d * average + (1 - d) * parameters; used when the state has one.
       ema_warmup: whether d is `warmed_up`.
-      norm_of_change: whether `update_norm` is that of the parameters after the step minus those
-        before. The norm of updates costs a TPU another pass, that of the change a CPU a copy.
+      norm_of_change: whether `update_norm` is that of the change of the parameters. The norm of
+        updates costs a TPU another pass, that of the change a CPU a copy.
+      whole: (trained parameters, base of the state) -> what the objective sees.
 
     Returns:
       A function for `jax.jit`. Its metrics are float32 []: `METRICS` of the objective, as means
@@ -181,17 +184,18 @@ def make_train_step(
         if accumulation > 1:
             batch = micro_batches(batch, accumulation)
             keys = jax.vmap(functools.partial(jax.random.fold_in, keys))(jnp.arange(accumulation))
-            batch = objective.relate(network, state.params, state.kept, batch, keys)
+            every = whole(state.params, state.base)
+            batch = objective.relate(network, every, state.kept, batch, keys)
 
         def sums_of(params: PyTree, micro: Batch, micro_key: jax.Array) -> Sums:
-            return objective.sums(network, params, state.kept, micro, drawn, micro_key)
+            every = whole(params, state.base)
+            return objective.sums(network, every, state.kept, micro, drawn, micro_key)
 
         grads, sums = mean_gradients(sums_of, state.params, batch, keys, count)
         decay = warmed_up(ema_decay, state.step) if ema_warmup else ema_decay
         updates, after = _updated(state, grads, tx, decay)
-        if state.kept is not None:
-            kept = objective.after_update(state.kept, after.params, sums, state.step)
-            after = dataclasses.replace(after, kept=kept)
+        if after.kept is not None:
+            after.kept = objective.after_update(state.kept, after.params, sums, state.step)
         if norm_of_change:
             updates = jax.tree.map(jnp.subtract, after.params, state.params)
         measured = {name: sums[name] / count for name in objective.METRICS}

@@ -56,6 +56,7 @@ class Weights:
       own: the user's own model whose table of names the file has; `settings` are then empty.
       patch: the patch side to use the model with; 0: that of the weights.
       channels: channels of the images that the weights were made for.
+      trained: for a run that trained a part of the model: what, how much, and its base.
     """
 
     flat: Flat
@@ -71,6 +72,7 @@ class Weights:
     own: variants.Config | None = None
     patch: int = 0
     channels: int = 3
+    trained: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def config(self) -> variants.Config:

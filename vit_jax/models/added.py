@@ -48,7 +48,8 @@ def to_layers(*, factors: Any, rows: bool) -> Any:
         x = args[0].astype(out.dtype)
         tokens = x.ndim - a.ndim + 1  # the first axes
         x = x.reshape(*((-1,) if rows else x.shape[:tokens]), len(a_IR))
-        y = _product(jnp.dtype(factors), x, kernel_IO, a_IR, b_RO).reshape(out.shape)
+        y: Any = _product(jnp.dtype(factors), x, kernel_IO, a_IR, b_RO)
+        y = y.reshape(out.shape)
         if "bias" in params:
             bias = params["bias"].astype(out.dtype)
             y = y + bias.reshape((1,) * tokens + out.shape[tokens:])

@@ -123,6 +123,7 @@ def test_every_command_of_the_readme_is_run_by_a_test():
         ("doctor", "health"),
         ("predict", "use"),
         ("evaluate", "use"),
+        ("save", "finetuning"),
     ],
 )
 def test_command_of_the_readme_is_one_that_its_page_has(name, page):

@@ -9,7 +9,7 @@ canonical path `blocks/3/attn/query/kernel`, whatever the layout. Start from `le
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -34,6 +34,18 @@ def leaves_with_paths(tree: PyTree) -> list[tuple[str, Any]]:
 def map_with_path(fn: Callable[..., Any], tree: PyTree, *rest: PyTree) -> PyTree:
     """Maps like `jax.tree.map`, with the path as a string in front of the other arguments."""
     return jax.tree_util.tree_map_with_path(lambda p, *x: fn(path_name(p), *x), tree, *rest)
+
+
+def nested(leaves: Mapping[str, Any]) -> dict[str, Any]:
+    """Builds nested dicts from path -> leaf; the inverse of `leaves_with_paths` for such trees."""
+    root: dict[str, Any] = {}
+    for path, leaf in leaves.items():
+        *parents, name = path.split("/")
+        node = root
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[name] = leaf
+    return root
 
 
 def is_stacked(path: str) -> bool:

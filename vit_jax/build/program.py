@@ -17,8 +17,8 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax import sharding, tree
-from vit_jax.build import execution, objectives
-from vit_jax.config import frozen, sections, timeline
+from vit_jax.build import execution, objectives, optimization, placement
+from vit_jax.config import frozen, sections, timeline, trainable
 from vit_jax.config import images as images_lib
 from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput
@@ -30,9 +30,11 @@ from vit_jax.step.objective import PARAMETERS, Network, Objective
 
 if TYPE_CHECKING:
     from vit_jax.evaluators import custom, features
+    from vit_jax.models import partial
     from vit_jax.weights.fitting import Fitted
 
 
+_BESIDE = 2**31 + 1  # number of the matrices of `trainable` in the key of initialisation
 _OWN = 2**31  # number of the objective's parameters in the key of initialisation
 
 
@@ -92,6 +94,8 @@ class Program:
     create: Any  # jitted: key -> state
     init_params: Callable[[jax.Array], Any]  # key -> parameters
     tx: optimizers.Transform
+    selection: "partial.Selection | None"  # of what is trained; None: every parameter
+    whole_params: Any  # parameters of the model, and beside them, as shapes with shardings
     step: Any  # jitted: (state, batch, key) -> (state, metrics)
     eval_step: Any  # jitted: (params, batch, kept=None) -> sums
     scores_step: Any  # jitted: like eval_step, with `scores`
@@ -150,7 +154,10 @@ class Program:
     @property
     def step_flops(self) -> int:
         """The FLOPs of one example in a training step, without recomputation."""
-        return self.passes * _step_flops(self.objective, self.model.cfg, self.images)
+        flops = self.passes * _step_flops(self.objective, self.model.cfg, self.images)
+        if self.selection is None:
+            return flops
+        return round(flops * self.selection.gradient_share(tree.depth(self.whole_params)))
 
     def lower_step(self) -> jax.stages.Lowered:
         """Lowers the train step, for compilation ahead of time."""
@@ -181,17 +188,31 @@ class Program:
 
     def init_from(self, fitted: "Fitted") -> state.TrainState:
         """Makes a state from weights, in place on the devices; missing parameters start anew."""
-        places = jax.tree.map(lambda x: x.sharding, self.abstract)
+        places, of_params = jax.tree.map(lambda x: x.sharding, (self.abstract, self.whole_params))
         key = _keys(self.config.seed, self.rules)[0]
-        fresh = jax.jit(self.init_params, out_shardings=places.params)(key)
+        fresh = jax.jit(self.init_params, out_shardings=of_params)(key)
         taken = {path: leaf for path, leaf in tree.leaves_with_paths(fitted.params)}
         chosen = tree.map_with_path(
             lambda path, leaf: jax.device_put(taken.get(path, leaf), leaf.sharding), fresh
         )
         from_params = functools.partial(
-            state.from_params, tx=self.tx, ema=self.config.ema.decay > 0, keep=self.objective.kept
-        )
+            state.from_params, tx=self.tx, ema=self.config.ema.decay > 0, keep=self.objective.kept,
+            split=placement.split(self.selection),
+        )  # fmt: skip
         return jax.jit(from_params, out_shardings=places)(chosen)
+
+    def with_base(self, restored: state.TrainState, fitted: "Fitted | None") -> state.TrainState:
+        """Returns a restored state with the base from the weights that training began with."""
+        if self.selection is None or fitted is None:
+            return restored
+        base = self.selection.base(fitted.params)
+        placed = jax.tree.map(lambda x, leaf: jax.device_put(x, leaf.sharding), base,
+                              self.abstract.base)  # fmt: skip
+        return dataclasses.replace(restored, base=placed)
+
+    def whole(self, params: Any, base: Any) -> Any:
+        """Returns what the model is applied with: trained parameters (or their average) and base."""
+        return params if self.selection is None else jax.jit(self.selection.whole)(params, base)
 
     def changed(self, settings: Mapping[str, Any]) -> "Program":
         """Makes the same program with other values: config key -> value."""
@@ -226,12 +247,12 @@ def make(
     """Builds the program of a settled, checked configuration; compiles and allocates nothing.
 
     Args:
-      config: the settled and checked configuration.
-      classes: number of classes of the dataset.
-      examples: number of examples in the training split.
+      config: the configuration.
+      classes: classes of the dataset.
+      examples: examples in the training split.
       labels: K, the largest number of labels of an image.
-      devices: devices to run on (default: all of the run), or descriptions of devices.
-      platform: cpu, gpu or tpu, if the devices stand in for those of another platform.
+      devices: devices to run on (default: all), or descriptions of devices.
+      platform: the platform that the devices stand in for, if it is another.
 
     Raises:
       BadInput: the mesh or a combination of values cannot be used.
@@ -241,15 +262,16 @@ def make(
     cfg, steps = variants.of(config.model, classes), timeline.steps_of(config, examples)
     objective = objectives.make(config, cfg)
     chosen = _execution(config, objective, objective.model(cfg), rules, steps, platform)
-    init_params = _initialiser(chosen.cfg, objective, images_lib.of(config.data))
+    init_params = _initialiser(config, chosen.cfg, objective)
     params = jax.eval_shape(init_params, _key_shape())
-    rates, tx = _optimizer(config, params, steps, _widening(config, chosen.cfg), rules)
-    state_options = {"ema": config.ema.decay > 0, "keep": objective.kept}
-    create = functools.partial(state.create, init_params, tx, **state_options)
-    abstract = _placed(create, params, objective.AXES | variants.axes(chosen.cfg), rules)
-    places = jax.tree.map(lambda x: x.sharding, abstract)
-    everywhere, model = rules.replicated, variants.make(chosen.cfg, rules)
-    step, *evaluation = _step_functions(config, objective, model, tx, params, platform)
+    selection = placement.selection(config, objective, params)
+    rates, tx = optimization.make(config, chosen.cfg, params, steps, rules, selection)
+    create = placement.creation(config, objective, init_params, tx, selection)
+    axes = placement.axes(params, objective.AXES | variants.axes(chosen.cfg), selection)
+    abstract = placement.abstract_state(create, _key_shape(), axes, rules)
+    places, everywhere = jax.tree.map(lambda x: x.sharding, abstract), rules.replicated
+    model = variants.make(chosen.cfg, rules)
+    step, *evaluation = _step_functions(config, objective, model, tx, params, platform, selection)
     jitted = functools.partial(jax.jit, compiler_options=compile_ahead.options(platform))
     eval_step, scores_step = (jitted(one, out_shardings=everywhere) for one in evaluation)
     return Program(
@@ -267,6 +289,8 @@ def make(
         create=jax.jit(create, out_shardings=places),
         init_params=init_params,
         tx=tx,
+        selection=selection,
+        whole_params=placement.params_of(params, axes, rules),
         step=jitted(step, donate_argnums=0, out_shardings=(places, everywhere)),
         eval_step=eval_step,
         scores_step=scores_step,
@@ -280,16 +304,22 @@ def model_config(config: sections.Config, classes: int) -> variants.Config:
 
 
 def _initialiser(
-    cfg: variants.Config, objective: Objective, images: images_lib.Images
+    config: sections.Config, cfg: variants.Config, objective: Objective
 ) -> Callable[[jax.Array], Any]:
-    """Returns key -> parameters of the model, and the objective's own beside them."""
-    bare, image = variants.make(cfg), jnp.zeros((1, *images.shape))
+    """Returns key -> parameters of the model, with those of the objective and of `trainable`."""
+    bare, image = variants.make(cfg), jnp.zeros((1, *images_lib.of(config.data).shape))
+    what, variant = trainable.parse(config.trainable), config.model.variant
 
     def init_params(key: jax.Array) -> Any:
         output, variables = bare.init_with_output(key, image)
         shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), output)
         own = objective.parameters(jax.random.fold_in(key, _OWN), shapes)
-        return {**variables["params"], **({PARAMETERS: own} if own else {})}
+        params = {**variables["params"], **({PARAMETERS: own} if own else {})}
+        if what is None:
+            return params
+        from vit_jax.models import partial
+
+        return partial.extended(what, params, jax.random.fold_in(key, _BESIDE), variant)
 
     return init_params
 
@@ -319,52 +349,6 @@ def _step_flops(objective: Objective, cfg: variants.Config, images: images_lib.I
     return flops * variants.forward_flops(cfg, *images.shape) // forward
 
 
-def _placed(
-    create: Callable[[jax.Array], state.TrainState],
-    params: Any,
-    meaning: sharding.Axes,
-    rules: sharding.Rules,
-) -> state.TrainState:
-    """Returns the state that `create` makes, as shapes with shardings."""
-    shapes = jax.eval_shape(create, _key_shape())
-    places = sharding.place(shapes, sharding.param_axes(params, meaning), rules)
-    return jax.tree.map(
-        lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), shapes, places
-    )
-
-
-def schedule(section: sections.Schedule, steps: timeline.Steps) -> schedules.Schedule:
-    """Returns the learning rate of a run of this length as a function of the updates done."""
-    in_steps = {"warmup": steps.warmup, "cooldown": steps.cooldown, "drops": steps.drops}
-    arguments = frozen.arguments(section) | in_steps
-    return schedules.make_schedule(total_steps=steps.total, **arguments)
-
-
-def _widening(config: sections.Config, cfg: variants.Config) -> float:
-    """Returns the width of a model over that of the base model of muP; 0 without muP."""
-    base = config.model.mup_base_width
-    return cfg.width / base if base else 0.0  # type: ignore[attr-defined]  # only ViTs have muP
-
-
-def _optimizer(
-    config: sections.Config,
-    params: Any,
-    steps: timeline.Steps,
-    widening: float,
-    rules: sharding.Rules,
-) -> tuple[schedules.Schedule, optimizers.Transform]:
-    rates, multipliers = schedule(config.schedule, steps), config.optimizer.decay.multipliers
-    tx = optimizers.make_optimizer(
-        params,
-        rates,
-        decay_multipliers=multipliers,
-        widening=widening,
-        rules=rules,
-        **frozen.arguments(config.optimizer),
-    )
-    return rates, train_step.skipping(tx) if config.skip_non_finite else tx
-
-
 def network(model: variants.Model, images: images_lib.Images) -> Network:
     """Returns a model as objectives call it."""
 
@@ -374,16 +358,6 @@ def network(model: variants.Model, images: images_lib.Images) -> Network:
     return Network(apply, images.mean, images.std)
 
 
-def _climb(config: sections.Config, params: Any) -> Any:
-    """Returns `sam.climbing`; None without SAM."""
-    rho = config.optimizer.sam.rho
-    if not rho:
-        return None
-    from vit_jax.optim import sam
-
-    return sam.climbing(params, rho, config.optimizer.freeze)
-
-
 def _step_functions(
     config: sections.Config,
     objective: Objective,
@@ -391,6 +365,7 @@ def _step_functions(
     tx: optimizers.Transform,
     params: Any,
     platform: str,
+    selection: "partial.Selection | None",
 ) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
     """Returns (train step, evaluation step, evaluation step with scores).
 
@@ -405,7 +380,8 @@ def _step_functions(
         ema_decay=config.ema.decay,
         ema_warmup=config.ema.warmup,
         norm_of_change=platform == "tpu",
-        climb=_climb(config, params),
+        climb=optimization.climb(config, params),
+        whole=selection.whole if selection else lambda params, _: params,
     )
 
     def evaluation(sums: Callable[..., Any]) -> Callable[..., Any]:

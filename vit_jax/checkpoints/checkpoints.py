@@ -11,6 +11,7 @@ they were saved. `step_folders` defines the layout and which steps count. Start 
 import contextlib
 import json
 import logging
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -41,6 +42,7 @@ class Checkpoints:
       keep_every: keeps the steps at multiples of this number; 0 keeps none for this reason.
       keep_best: the metric whose best step is kept; empty keeps none for this reason.
       read_only: for inspecting a run that another process may be writing.
+      beside: name -> text of further small files in each checkpoint.
 
     Raises:
       BadInput: the workdir is not writable.
@@ -54,11 +56,12 @@ class Checkpoints:
         keep_every: int = 0,
         keep_best: str = "",
         read_only: bool = False,
+        beside: Mapping[str, str] | None = None,
     ):
         self._workdir = workdir.absolute()
         self.folder = self._workdir / FOLDER
         self._keep: Any = {"last": keep_last, "every": keep_every, "metric": keep_best}
-        self._read_only = read_only
+        self._read_only, self._beside = read_only, dict(beside or {})
         self._metrics: dict[int, dict[str, float]] = {}  # of the existing steps
         self._known: set[int] = set()  # steps that were saved or restored by this object
         self._is_tidy = False
@@ -211,7 +214,7 @@ class Checkpoints:
                 if coordination.is_first():
                     retention.add(folder, self._metrics[step])
             return
-        files = {_CONFIG: config_yaml, retention.FILE: json.dumps(metrics) + "\n"}
+        files = self._beside | {_CONFIG: config_yaml, retention.FILE: json.dumps(metrics) + "\n"}
         target = self._plain / str(step)
         self._sealing = self.folder / self._writer.temporary_name(target), files
         try:

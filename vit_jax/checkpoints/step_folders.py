@@ -158,3 +158,4 @@ def all_damaged(workdir: Path, damaged: Mapping[int, str]) -> str:
 
 CONFIG_FILE = "config.yaml"
 CLASSES_FILE = "classes.json"  # class names of a run, by label
+BASE_FILE = "base.json"  # what the parameters that a run does not train are in

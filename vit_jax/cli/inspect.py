@@ -61,6 +61,7 @@ def describe(weights: Any) -> dict[str, Any]:
     return {
         "format": weights.format,
         **({"branch": weights.branch} if weights.branch else {}),
+        **weights.trained,
         "family": family,
         "architecture": architecture,
         "parameters": sum(math.prod(t["shape"]) for t in tensors.values()),
@@ -77,6 +78,12 @@ def as_text(description: dict[str, Any]) -> str:
     ]
     facts = "\n".join(f"  {key:<18} {value}" for key, value in description["architecture"].items())
     branch = f"branch of    {description['branch']}\n" if "branch" in description else ""
+    if "trainable" in description:
+        branch += (
+            f"trainable    {description['trainable']}\n"
+            f"trained      {description['trained']:,} parameters\n"
+            f"base         {description['base']}\nSHA-256      {description['base_sha256']}\n"
+        )
     return (
         f"{console.table(['tensor', 'shape', 'dtype'], rows)}\n\n"
         f"{branch}format       {description['format']}\nfamily       {description['family']}\n"

@@ -30,6 +30,7 @@ SUMMARIES = {
     "features": "write the representations of images, or of a dataset, as npz",
     "fewshot": "evaluate a representation with few images per class: ridge, k-NN or linear probe",
     "export": "export weights, or the whole computation, for other programs",
+    "save": "write the weights of a run to a file, with low-rank matrices merged",
     "push": "upload the weights of a run to the Hugging Face hub, with a model card",
     "data": "prepare, check, show and time datasets",
     "models": "list the models: sizes, parameters, cost, published weights",

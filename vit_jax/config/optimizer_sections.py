@@ -108,7 +108,7 @@ class Optimizer:
     layer_decay: float = results(
         1.0, "factor on the rate for each layer below the head; 1: off", Range(0, 10))
     freeze: tuple[str, ...] = results(
-        (), 'patterns, e.g. ("embedding/.*", "blocks/[01]/.*")', "patterns")
+        (), 'patterns of what keeps its first values, e.g. ("embedding/.*",)', "patterns")
     adamw: Adamw = inside(Adamw)
     sgd: Sgd = inside(Sgd)
     adafactor: Adafactor = inside(Adafactor)

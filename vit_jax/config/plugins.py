@@ -14,7 +14,6 @@ A name in the config.yaml of a run may be a stranger's, who must not choose what
 value on the command line, in a recipe or in a call.
 """
 
-import ast
 import contextlib
 import functools
 import importlib
@@ -26,6 +25,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import Any
 
+from vit_jax.config import calls
 from vit_jax.errors import BadInput, unknown
 
 USAGE = "MODULE:NAME"  # the notation, as shown in lists of options
@@ -150,13 +150,10 @@ def _parse(key: str, text: str) -> tuple[str, str, dict[str, Any]]:
     try:
         if match is None:
             raise ValueError("no name")
-        call = ast.parse(f"f{match[3] or '()'}", mode="eval").body
-        if not isinstance(call, ast.Call) or call.args or not isinstance(call.func, ast.Name):
+        _, args, arguments = calls.parse(f"f{match[3] or '()'}")
+        if args:
             raise ValueError("not a call by keywords")
-        arguments = {k.arg: ast.literal_eval(k.value) for k in call.keywords if k.arg}
-        if len(arguments) < len(call.keywords):
-            raise ValueError("an argument twice, or **")
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+    except ValueError:
         raise BadInput(
             f"{key} is not a name; write {USAGE}, or {USAGE}(key=value) with plain "
             "values, e.g. my_package.losses:focal(gamma=2.0)."

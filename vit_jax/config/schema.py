@@ -330,6 +330,10 @@ FORMS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     ),
     "std": (f"a number for each channel, or one for all, in {_STDS}: (0.5,)", _each(_STDS)),
     "steps": ("FIRST:LAST steps: 100:105", _steps),
+    "trainable": (
+        "all, head, bitfit, last(2), adapters(width=64) or lora(rank=8, on=qkv+mlp)",
+        _text,
+    ),
     "word": ("a name, not an empty text", bool),
     "writers": (
         f"{', '.join(WRITERS)} or MODULE:NAME(...), each once: ('tensorboard', 'wandb')",

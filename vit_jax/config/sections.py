@@ -267,6 +267,8 @@ class Config:
         1, "micro-batches per step, run one after another; divides batch_size", _POSITIVE)
     objective: str = results(
         "auto", "what to learn; auto: classes, or patches if masked.target is set", "objective")
+    trainable: str = results(
+        "all", "what to train, with the rest as in init (docs/finetuning.md)", "trainable")
     skip_non_finite: int = results(
         0, "non-finite updates (loss, gradients) to skip in total; the next ends the run", _COUNT,
         "updates")

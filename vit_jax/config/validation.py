@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Sequence
 
-from vit_jax.config import sections
+from vit_jax.config import sections, trainable
 from vit_jax.errors import BadInput, unknown
 
 _TAKEN = (
@@ -50,6 +50,17 @@ def check_together(config: sections.Config, evaluated: Sequence[str]) -> None:
         raise BadInput(
             f"data.examples={data.examples} and data.fraction={data.fraction} both choose how many "
             "images are kept; give one of them."
+        )
+    if config.trainable != trainable.ALL and config.optimizer.freeze:
+        raise BadInput(
+            f"trainable={config.trainable!r} says what is trained, and "
+            f"optimizer.freeze={config.optimizer.freeze!r} what is not; give one of them."
+        )
+    if config.trainable != trainable.ALL and config.model.mup_base_width:
+        base = config.model.mup_base_width
+        raise BadInput(
+            f"model.mup_base_width={base} scales the rates of all parameters, and "
+            f"trainable={config.trainable!r} trains a part; leave one of them out."
         )
     if config.ema.warmup and not config.ema.decay:
         raise BadInput("ema.warmup=True has no average to warm up; give ema.decay, e.g. 0.9999.")

@@ -20,7 +20,7 @@ import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 
 from vit_jax.config.sections import Biases, Rope
-from vit_jax.models import attention_math, layers, rope
+from vit_jax.models import attention_math, layers
 from vit_jax.models.layers import factors, product, stream
 from vit_jax.sharding import Rules, constrain
 
@@ -275,6 +275,8 @@ class Attention(nn.Module):
         base = self.extras.rope_base
         if self.extras.rope == "none" or places_M2 is None:
             return None
+        from vit_jax.models import rope
+
         if self.extras.rope == "axial":
             return rope.axial(places_M2, base, heads[1])
         init = functools.partial(rope.initial_speeds, base=base)
@@ -292,6 +294,8 @@ class Attention(nn.Module):
             x_BLNK = norm(x_BLNK)
         if angles_MNP is None:
             return x_BLNK
+        from vit_jax.models import rope
+
         return rope.rotate(x_BLNK, angles_MNP[: x_BLNK.shape[1]])
 
     def _without_weights(

@@ -18,6 +18,7 @@ from jax.ad_checkpoint import checkpoint_name
 
 from vit_jax.config.sections import Gate, Gelu, Norm
 from vit_jax.errors import unknown
+from vit_jax.models import added
 from vit_jax.sharding import Axes, Rules, constrain
 
 Remat = str  # a key of REMATS, or comma-separated names of activations to keep
@@ -106,10 +107,14 @@ def product(rules: Rules | None, dtype: Any = "float32") -> Callable[..., jax.Ar
       dtype: `model.dtype`; bfloat16_products rounds both factors, see `_bfloat16_product`.
     """
     multiply = _bfloat16_product if _only_products(dtype) else jax.lax.dot_general
+    return functools.partial(_rows_product, multiply) if _as_rows(rules) else multiply
+
+
+def _as_rows(rules: Rules | None) -> bool:
+    """Returns True where tokens become rows of one matrix, see `product`."""
     if rules is None or rules.mesh.devices.flat[0].platform != "cpu":
-        return multiply
-    whole = all(rules.parts(axis) == 1 for axis in ("act_tokens", "act_embed", "head_dim"))
-    return functools.partial(_rows_product, multiply) if whole else multiply
+        return False
+    return all(rules.parts(axis) == 1 for axis in ("act_tokens", "act_embed", "head_dim"))
 
 
 _Axes = tuple[tuple[tuple[int, ...], tuple[int, ...]], Any]  # summed of each, batch: none
@@ -318,6 +323,8 @@ class Deep(Protocol):
     @property
     def depth(self) -> int: ...
     @property
+    def dtype(self) -> Any: ...
+    @property
     def drop_path(self) -> float: ...
     @property
     def scan(self) -> bool: ...
@@ -346,7 +353,8 @@ def apply_blocks(
 
     Without the scan, each block is a module with its own parameters. With `unrolled` or `maps`, the
     blocks use the stacked parameters of the scan, but avoid its stacked arrays of kept activations.
-    Call this inside a compact method. A block maps (x, `Layer`, shared) to (x, None).
+    Call this inside a compact method. A block maps (x, `Layer`, shared) to (x, None). Dense layers
+    and modules with what fine-tuning adds are those of `added`.
 
     Args:
       model: the module that owns the blocks.
@@ -361,6 +369,21 @@ def apply_blocks(
     Returns:
       The output of the last block, and the output of each block that `cfg.maps` counts from 1.
     """
+    rows = _as_rows(getattr(model, "rules", None))
+    with added.to_layers(factors=factors(cfg.dtype), rows=rows):
+        return _apply_blocks(model, block, attributes, x_BLD, cfg, key, shared, last)
+
+
+def _apply_blocks(
+    model: nn.Module,
+    block: type[nn.Module],
+    attributes: tuple[Any, ...],
+    x_BLD: jax.Array,
+    cfg: Deep,
+    key: jax.Array | None,
+    shared: jax.Array | None,
+    last: tuple[Any, ...],
+) -> tuple[jax.Array, list[jax.Array]]:
     layers_S: Layer = None
     if key is not None:
         layers_S = (jnp.linspace(0.0, cfg.drop_path, cfg.depth), jax.random.split(key, cfg.depth))

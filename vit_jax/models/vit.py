@@ -17,7 +17,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from vit_jax.models import layers, posemb, rope
+from vit_jax.models import layers, posemb
 from vit_jax.models.layers import dropout
 from vit_jax.models.vit_block import EncoderBlock as EncoderBlock
 from vit_jax.models.vit_block import MapHead, Shared, position_table
@@ -125,6 +125,8 @@ class ViT(nn.Module):
         cfg = self.cfg
         if cfg.rope == "none":
             return None
+        from vit_jax.models import rope
+
         places_L2 = rope.coordinates(cfg.rope_coordinates, grid, cfg.prefix, cfg.rope_grid)
         if key is None or max(cfg.rope_jitter, cfg.rope_rescale) == 1:
             return places_L2

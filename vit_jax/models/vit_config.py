@@ -25,7 +25,7 @@ from vit_jax.config.sections import (
     StemNorm,
 )
 from vit_jax.errors import BadInput
-from vit_jax.models import attention, layers, mup, posemb, rope, settings
+from vit_jax.models import attention, layers, mup, posemb, settings
 from vit_jax.models.attention import ATTENTION_AXES, Extras, Path
 from vit_jax.models.layers import HEAD_AXES, MLP_AXES, NORM_AXES, STEM_AXES, Remat
 from vit_jax.models.settings import Settings, TokenConfig
@@ -307,7 +307,10 @@ def config(wanted: Settings, classes: int, units: str | None, size: str, patch: 
 
         backbone, side = resnet.hybrid(wanted, units, side)
     posemb.check(wanted.posemb, wanted.posemb_at, numbers["width"], wanted.posemb_std)
-    rope.check(wanted.rope, numbers["width"], numbers["heads"])
+    if wanted.rope != "none":
+        from vit_jax.models import rope
+
+        rope.check(wanted.rope, numbers["width"], numbers["heads"])
     _check_options(wanted)
     fields = (*OPTIONS, "pool", "posemb", "posemb_at", "posemb_std", "registers", "representation")
     fields += ("dropout", "attention_dropout", "drop_path", "gelu", "ln_epsilon", "scan")

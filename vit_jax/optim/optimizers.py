@@ -48,6 +48,7 @@ def make_optimizer(
     freeze: Sequence[str] = (),
     widening: float = 0.0,
     rules: Rules | None = None,
+    trained: Callable[[PyTree], PyTree] = lambda factors: factors,
     **options: Any,
 ) -> Transform:
     """Returns the optimizer for a tree of parameters.
@@ -71,21 +72,20 @@ def make_optimizer(
       widening: width of the model over that of the base model of muP, see `mup.factors`; 0 without
         muP.
       rules: placement of the parameters, which Muon uses.
+      trained: maps a tree of constants, one for each of `params`, to that of the trained ones.
       **options: arguments of the function in `DIRECTIONS`.
 
     Raises:
       BadInput: a pattern matches nothing, everything is frozen, or muP has no rule for the
         optimizer.
     """
-    decay = _decay(params, weight_decay, decay_mask, decay_multipliers)
+    decay = _decay(params, weight_decay, decay_mask, decay_multipliers, trained)
     if widening:
-        from vit_jax.optim import mup
-
-        decay = optax.chain(_multiply(mup.factors(params, widening, name, options)), decay)
+        decay = optax.chain(_widened(params, widening, name, options), decay)
     if name == "muon":
         options["rules"] = rules
-    factors = rate_factors(params, lr_mults, layer_decay)
-    frozen = _multiply(trainable(params, freeze)) if freeze else optax.identity()
+    factors = trained(rate_factors(params, lr_mults, layer_decay))
+    frozen = _multiply(trained(trainable(params, freeze))) if freeze else optax.identity()
     return optax.chain(
         frozen,
         clipped(clip) if clip else optax.identity(),
@@ -96,13 +96,25 @@ def make_optimizer(
     )
 
 
+def _widened(params: PyTree, widening: float, name: str, options: dict[str, Any]) -> Transform:
+    """Multiplies directions by the factors of muP, which needs all parameters to be trained."""
+    from vit_jax.optim import mup
+
+    return _multiply(mup.factors(params, widening, name, options))
+
+
 def _decay(
-    params: PyTree, rate: float, mask: str, multipliers: Sequence[tuple[str, float]]
+    params: PyTree,
+    rate: float,
+    mask: str,
+    multipliers: Sequence[tuple[str, float]],
+    trained: Callable[[PyTree], PyTree],
 ) -> Transform:
     """Adds rate * multiplier * parameter to the update of each parameter that decays."""
     if not multipliers:
-        return optax.add_decayed_weights(rate, decayed(params, mask)) if rate else optax.identity()
-    factors = decay_factors(params, mask, multipliers)
+        decaying = trained(decayed(params, mask))
+        return optax.add_decayed_weights(rate, decaying) if rate else optax.identity()
+    factors = trained(decay_factors(params, mask, multipliers))
     if not rate:
         return optax.identity()
 

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import optax
 
 PyTree = Any
+Split = Callable[[PyTree], tuple[PyTree, PyTree]]
 
 
 @jax.tree_util.register_dataclass
@@ -25,6 +26,7 @@ class TrainState:
       opt_state: of the optimizer.
       ema: the average of parameters, or None.
       kept: what the objective keeps, such as a teacher, or None.
+      base: the parameters that are not trained, if there are any, or None.
     """
 
     step: jax.Array
@@ -32,10 +34,12 @@ class TrainState:
     opt_state: PyTree
     ema: PyTree
     kept: PyTree = None
+    base: PyTree = None
 
     def saved(self) -> dict[str, PyTree]:
-        """Returns the tree that checkpoints hold: the fields, without a `kept` that is None."""
-        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        """Returns the tree that checkpoints hold: all but the base and a `kept` that is None."""
+        names = [f.name for f in dataclasses.fields(self) if f.name != "base"]
+        fields = {name: getattr(self, name) for name in names}
         return {name: x for name, x in fields.items() if name != "kept" or x is not None}
 
 
@@ -46,6 +50,7 @@ def create(
     *,
     ema: bool,
     keep: Callable[[PyTree], PyTree] = lambda _: None,
+    split: Split = lambda params: (params, None),
 ) -> TrainState:
     """Returns the state before the first step. Pure: meant for `jax.jit` with out-shardings.
 
@@ -55,8 +60,9 @@ def create(
       key: typed key.
       ema: keeps an average of the parameters, which starts at the initial parameters.
       keep: parameters -> what the objective keeps, see `Objective.kept`.
+      split: parameters -> (those to train, those that stay as they are or None).
     """
-    return from_params(init(key), tx, ema=ema, keep=keep)
+    return from_params(init(key), tx, ema=ema, keep=keep, split=split)
 
 
 def from_params(
@@ -65,10 +71,13 @@ def from_params(
     *,
     ema: bool,
     keep: Callable[[PyTree], PyTree] = lambda _: None,
+    split: Split = lambda params: (params, None),
 ) -> TrainState:
     """Returns the state that starts at the given parameters."""
+    kept = keep(params)
+    params, base = split(params)
     average = jax.tree.map(jnp.copy, params) if ema else None
-    return TrainState(jnp.zeros((), jnp.int32), params, tx.init(params), average, keep(params))
+    return TrainState(jnp.zeros((), jnp.int32), params, tx.init(params), average, kept, base)
 
 
 def normalise(image_BHWC: jax.Array, mean: tuple[float, ...], std: tuple[float, ...]) -> jax.Array:

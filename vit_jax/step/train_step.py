@@ -73,22 +73,28 @@ def mean_gradients(
     return jax.lax.scan(one, start, (batch, keys))[0]
 
 
-def _gradients(
+def _grads(
     objective: Objective,
     network: Network,
-    kept: PyTree,
+    whole: Callable[[PyTree, PyTree], PyTree],
+    state: TrainState,
     batch: Batch,
     drawn: PyTree,
     keys: jax.Array,
     count: jax.Array,
     params: PyTree,
 ) -> tuple[PyTree, Sums]:
-    """Returns `mean_gradients` of an objective at some parameters; several keys: micro-batches."""
+    """Returns `mean_gradients` of an objective at some parameters; several keys: micro-batches.
+
+    `whole` maps the trained parameters and the base of the state to what the objective sees.
+    """
     if keys.ndim:
-        batch = objective.relate(network, params, kept, batch, keys)
+        every = whole(params, state.base)
+        batch = objective.relate(network, every, state.kept, batch, keys)
 
     def sums_of(params: PyTree, micro: Batch, micro_key: jax.Array) -> Sums:
-        return objective.sums(network, params, kept, micro, drawn, micro_key)
+        every = whole(params, state.base)
+        return objective.sums(network, every, state.kept, micro, drawn, micro_key)
 
     return mean_gradients(sums_of, params, batch, keys, count)
 
@@ -104,7 +110,8 @@ def _updated(
     updates, opt_state = tx.update(grads, state.opt_state, state.params)
     params = optax.apply_updates(state.params, updates)
     average = _averaged(state.ema, params, ema_decay)
-    return updates, TrainState(state.step + 1, params, opt_state, average, state.kept)
+    after = TrainState(state.step + 1, params, opt_state, average, state.kept, state.base)
+    return updates, after
 
 
 @jax.named_scope("metrics")
@@ -174,6 +181,7 @@ def make_train_step(
     ema_warmup: bool = False,
     norm_of_change: bool = False,
     climb: Callable[[PyTree, PyTree], PyTree] | None = None,
+    whole: Callable[[PyTree, PyTree], PyTree] = lambda params, base: params,
 ) -> Callable[[TrainState, Batch, jax.Array], _Stepped]:
     """Returns the function (state, batch, key) -> (state after one update, its metrics).
 
@@ -188,6 +196,7 @@ def make_train_step(
         before. The norm of updates costs a TPU another pass, that of the change a CPU a copy.
       climb: (parameters, gradients) -> the parameters for a second pass over the same batch with
         the same draws, see `optim.sam`. Its gradients make the update and `grad_norm`.
+      whole: (trained parameters, base of the state) -> what the objective sees.
 
     Returns:
       A function for `jax.jit`. Its metrics are float32 []: `METRICS` of the objective, as means
@@ -204,17 +213,15 @@ def make_train_step(
         if accumulation > 1:
             batch = micro_batches(batch, accumulation)
             keys = jax.vmap(functools.partial(jax.random.fold_in, keys))(jnp.arange(accumulation))
-        at = functools.partial(
-            _gradients, objective, network, state.kept, batch, drawn, keys, count
-        )
+
+        at = functools.partial(_grads, objective, network, whole, state, batch, drawn, keys, count)
         grads, sums = at(state.params)
         if climb is not None:
             grads, _ = at(climb(state.params, grads))
         decay = warmed_up(ema_decay, state.step) if ema_warmup else ema_decay
         updates, after = _updated(state, grads, tx, decay)
-        if state.kept is not None:
-            kept = objective.after_update(state.kept, after.params, sums, state.step)
-            after = dataclasses.replace(after, kept=kept)
+        if after.kept is not None:
+            after.kept = objective.after_update(state.kept, after.params, sums, state.step)
         if norm_of_change:
             updates = jax.tree.map(jnp.subtract, after.params, state.params)
         measured = {name: sums[name] / count for name in objective.METRICS}

@@ -18,8 +18,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vit_jax.build import defaults
-from vit_jax.build import program as program_lib
+from vit_jax.build import defaults, optimization
 from vit_jax.build import run as build
 from vit_jax.checkpoints import retention, step_folders
 from vit_jax.checkpoints.checkpoints import Checkpoints
@@ -212,7 +211,7 @@ def check_length(run: build.Run, parent: "Run") -> None:
             "an earlier step."
         )
     saved = config_lib.read(str(_config_file(parent)))
-    before = program_lib.schedule(saved.schedule, timeline.steps_of(saved, run.program.examples))
+    before = optimization.schedule(saved.schedule, timeline.steps_of(saved, run.program.examples))
     old, new = (float(schedule(first)) for schedule in (before, run.program.schedule))
     if abs(new - old) > 1e-6 * max(abs(old), abs(new)):
         log.warning(

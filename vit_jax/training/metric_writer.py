@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
 
-from vit_jax import console
+from vit_jax import console, tree
 from vit_jax.build import defaults
 from vit_jax.config import images as images_lib
 from vit_jax.config import plugins, provenance, sections
@@ -408,7 +408,10 @@ def describe(run: "build.Run", devices: list[Any]) -> None:
     log.info("batch: %d = %d devices x %d images, in %d micro-batches", config.batch_size,
              ways, config.batch_size // ways, config.accumulation)  # fmt: skip
     log.info("length: %d steps, %.1f epochs", steps.total, steps.total / steps.epoch)
-    log.info("model: %s\n%s", cfg, summary.parameter_table(program.abstract.params))
+    log.info("model: %s\n%s", cfg, summary.parameter_table(program.whole_params))
+    if program.selection is not None:
+        trained, every = (tree.size(x) for x in (program.abstract.params, program.whole_params))
+        log.info("trainable: %s: %d of %d parameters", config.trainable, trained, every)
     log.info(
         "cost: %.4g GFLOPs per image, forward", variants.forward_flops(cfg, *images.shape) / 1e9
     )

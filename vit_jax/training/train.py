@@ -28,10 +28,10 @@ import jax
 from vit_jax import console
 from vit_jax.build import program
 from vit_jax.build import run as build
-from vit_jax.checkpoints import restart_limit
+from vit_jax.checkpoints import restart_limit, step_folders
 from vit_jax.checkpoints.checkpoints import Checkpoints
 from vit_jax.checkpoints.step_folders import FOLDER
-from vit_jax.config import frozen, plugins, sections, timeline, validation
+from vit_jax.config import frozen, plugins, sections, timeline, trainable, validation
 from vit_jax.config import load as config_lib
 from vit_jax.config.provenance import Recipe
 from vit_jax.errors import RunFailed, Stopped, stopping_when_full
@@ -57,6 +57,7 @@ from vit_jax.training.workdir import (
 
 if TYPE_CHECKING:
     from vit_jax.runtime.process_identity import ProcessIdentity
+    from vit_jax.weights.base import Base
     from vit_jax.weights.fitting import Fitted
 
 log = logging.getLogger("vit_jax")
@@ -133,7 +134,8 @@ def train_here(config: sections.Config, workdir: Path, recipe: Recipe | None) ->
         from vit_jax.training import branch
 
         branch.check_length(run, parent)
-    weights = initial_weights(run, workdir)
+    origin = base_of(config, previous)
+    weights = initial_weights(run, workdir, origin, previous)
     if coordination.is_first():
         made_with = summary.device_summary(devices)
         examples = dataset["training examples"]
@@ -143,10 +145,12 @@ def train_here(config: sections.Config, workdir: Path, recipe: Recipe | None) ->
     metric_writer.describe(run, devices)
     if create and coordination.is_first():
         metric_writer.advise(config, recipe, run.program.steps.total)
-    return run_in(workdir, run, weights)
+    return run_in(workdir, run, weights, origin)
 
 
-def run_in(workdir: Path, run: build.Run, weights: "Fitted | None") -> dict[str, Any]:
+def run_in(
+    workdir: Path, run: build.Run, weights: "Fitted | None", origin: "Base | None"
+) -> dict[str, Any]:
     """Trains a run whose workdir is ready, from its start to its results, and returns these."""
     config = run.config
     with contextlib.ExitStack() as stack:
@@ -156,6 +160,7 @@ def run_in(workdir: Path, run: build.Run, weights: "Fitted | None") -> dict[str,
                 keep_last=config.checkpoint.keep_last,
                 keep_every=run.program.steps.keep_every,
                 keep_best=config.checkpoint.keep_best,
+                beside={step_folders.BASE_FILE: origin.as_json()} if origin else {},
             )
         )
         try:
@@ -183,17 +188,37 @@ def run_in(workdir: Path, run: build.Run, weights: "Fitted | None") -> dict[str,
 # ---------------------------------------------------------------- start
 
 
-def initial_weights(run: build.Run, workdir: Path) -> "Fitted | None":
-    """Returns the weights of `init`, fitted to the model.
+def base_of(config: sections.Config, previous: Path) -> "Base | None":
+    """Returns the weights that a run with `trainable` begins with, or has begun with.
 
-    Returns None when training from scratch, from a branch, or when there is a checkpoint.
+    `previous` is the folder of the run, or of its parent. Returns None if every parameter is
+    trained.
     """
-    if not run.config.init or run.config.branch or has_checkpoint(workdir):
+    if config.trainable == trainable.ALL:
+        return None
+    from vit_jax.weights import base
+
+    return base.of_run(previous) or base.reference(config.init)
+
+
+def initial_weights(
+    run: build.Run, workdir: Path, origin: "Base | None" = None, previous: Path = Path()
+) -> "Fitted | None":
+    """Returns the weights of `init`, or of a base that is not trained, fitted to the model.
+
+    Returns None when training from scratch, and, without a base, from a branch or a checkpoint.
+    """
+    text = run.config.init
+    if origin is not None:
+        from vit_jax.weights import base
+
+        text = base.found(origin, previous)
+    elif not text or run.config.branch or has_checkpoint(workdir):
         return None
     from vit_jax.weights import loading
 
     cfg, images = run.program.model.cfg, run.program.images
-    weights = loading.read_weights(run.config.init, heads=run.config.model.heads, own=cfg)
+    weights = loading.read_weights(text, heads=run.config.model.heads, own=cfg)
     return loading.fit(weights, cfg, images.size, fresh_head=True, channels=images.channels)
 
 
@@ -208,11 +233,13 @@ def start(
     step = checkpoints.newest_good()
     if step is not None:
         log.info("start: resuming %s at step %d", checkpoints.folder.parent, step)
-        return checkpoints.restore(step, run.program.abstract), step
+        state = checkpoints.restore(step, run.program.abstract)
+        return run.program.with_base(state, weights), step
     if run.config.branch:
         from vit_jax.training import branch
 
-        return branch.begin(run, checkpoints, workdir)
+        state, step = branch.begin(run, checkpoints, workdir)
+        return run.program.with_base(state, weights), step
     if weights is None:
         log.info("start: from scratch, seed %d", run.config.seed)
         return run.program.init(), 0
@@ -310,10 +337,11 @@ def evaluate(
     measured: dict[str, float | int] = {}
     began = time.perf_counter()
     for name in names:
-        for suffix, params in versions.items():
+        for suffix, trained in versions.items():
             if suffix and name in run.tasks:
                 continue  # few-shot measures the representation that others load: the average
             report.progress(f"step {step}  evaluating {name}{suffix}", passing=True)
+            params = run.program.whole(trained, state.base)
             values = measure(run, params, state.kept, name)
             measured |= {f"{name}{suffix}/{key}": value for key, value in values.items()}
     if measured:

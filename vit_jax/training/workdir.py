@@ -21,7 +21,7 @@ from vit_jax.build import run as build
 from vit_jax.checkpoints import step_folders
 from vit_jax.checkpoints.step_folders import FOLDER, committed, saved
 from vit_jax.config import load as config_lib
-from vit_jax.config import provenance, sections
+from vit_jax.config import provenance, sections, trainable
 from vit_jax.errors import BadInput, permitted, together, writing
 from vit_jax.reports import summary
 from vit_jax.runtime import coordination
@@ -63,6 +63,11 @@ def continue_or_check(
 
         config = branch.settle(config, workdir)
     else:
+        if config.trainable != trainable.ALL and not config.init:
+            raise BadInput(
+                f"trainable={config.trainable!r} leaves other parameters as they are in init, and "
+                "there is none; give --config.init=FILE_OR_RUN, or --config.trainable=all."
+            )
         try:
             config = defaults.settle(config)
         except BadInput as e:

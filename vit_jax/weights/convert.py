@@ -48,6 +48,7 @@ class Weights:
       patch: the patch side to use the model with; 0: that of the weights.
       channels: channels of the images that the weights were made for.
       resize: how readers of the format resize position embeddings; see `posemb.resize`.
+      trained: for a run that trained a part of the model: what, how much, and its base.
     """
 
     flat: Flat
@@ -64,6 +65,7 @@ class Weights:
     patch: int = 0
     channels: int = 3
     resize: posemb.Resize = "aligned"
+    trained: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def config(self) -> variants.Config:

@@ -242,7 +242,7 @@ def _hint(wrong: list[str]) -> str:
 
 def _nest(flat: Flat, target: Any) -> dict[str, Any]:
     """Builds the nested tree in the layout of `target`, moving leaf by leaf out of `flat`."""
-    nested: dict[str, Any] = {}
+    leaves: dict[str, Any] = {}
     for path, leaf in tree.leaves_with_paths(target):
         names = [
             name.replace(f"{tree.STACKED}/", "block_", 1)
@@ -251,9 +251,5 @@ def _nest(flat: Flat, target: Any) -> dict[str, Any]:
         if names[0] not in flat:
             continue
         arrays = [flat.pop(name) for name in names]
-        *parents, last = path.split("/")
-        node = nested
-        for parent in parents:
-            node = node.setdefault(parent, {})
-        node[last] = np.stack(arrays) if tree.is_stacked(path) else arrays[0]
-    return nested
+        leaves[path] = np.stack(arrays) if tree.is_stacked(path) else arrays[0]
+    return tree.nested(leaves)

@@ -10,6 +10,7 @@ a run are the moving average of its parameters, if it kept one. Start from `load
 
 import dataclasses
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,7 +29,7 @@ from vit_jax.config import load as config_lib
 from vit_jax.data import readers
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.errors import BadInput, PeerLost
-from vit_jax.models import published, variants
+from vit_jax.models import partial, published, variants
 from vit_jax.storage import files as storage
 from vit_jax.weights import convert, download, files, fitting, preprocessing
 from vit_jax.weights.convert import Weights
@@ -210,6 +211,9 @@ def _read_run(run: Run, *, shapes_only: bool) -> Weights:
         checkpoints.close()
     if shapes_only:
         params = jax.tree.map(lambda x: np.broadcast_to(np.zeros((), x.dtype), x.shape), params)
+    from vit_jax.weights import base
+
+    params, trained = base.completed(run, saved, params, shapes_only=shapes_only)
     flat = convert.flatten(params)
     shown = images_lib.of(saved.data)
     return Weights(
@@ -223,6 +227,7 @@ def _read_run(run: Run, *, shapes_only: bool) -> Weights:
                 "fewshot_ops": saved.fewshot.ops, "reader": saved.data.reader},
         branch=saved.branch,
         channels=shown.channels,
+        trained=trained,
     )  # fmt: skip
 
 
@@ -248,7 +253,18 @@ def ordinary(weights: Weights, size: tuple[int, int]) -> tuple[variants.Config, 
     Empties `weights.flat`.
     """
     cfg = weights.config
-    return cfg.ordinary(fit(weights, cfg, size, fresh_head=False).params, *size)
+    target, grids = _target(weights, cfg, size, 0)
+    leaves = dict(tree.leaves_with_paths(target))
+    for name, array in weights.flat.items():
+        if partial.is_added(name):  # an adapter of a run belongs to a layer, but not to the model
+            path, shape = name, array.shape
+            if tree.STACKED in target:
+                path = re.sub(r"block_\d+", tree.STACKED, name)
+                shape = (tree.depth(target), *shape)
+            leaves[path] = jax.ShapeDtypeStruct(shape, array.dtype)
+    target = tree.nested(leaves)
+    params = fitting.fit(weights.flat, target, **grids, fresh_head=False).params
+    return cfg.ordinary(params, *size)
 
 
 def check_fit(weights: Weights, cfg: variants.Config, size: tuple[int, int], channels: int) -> None:

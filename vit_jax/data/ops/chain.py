@@ -10,7 +10,6 @@ preprocess_spec imports TensorFlow, and an error in a chain should be reported a
 `parse`, or from `parse_views` for several views of an image.
 """
 
-import ast
 import dataclasses
 import inspect
 import itertools
@@ -19,6 +18,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from vit_jax.config import calls
 from vit_jax.config.plugins import Registry
 from vit_jax.data.example import FIELDS, SPATIAL
 from vit_jax.data.ops import augment, resize
@@ -195,21 +195,12 @@ def parse_views(key: str, text: str, size: Size, channels: int = 3) -> tuple[Vie
 
 def _op(key: str, text: str, size: Size) -> Op:
     try:
-        call = ast.parse(_SIZE.sub(lambda m: _multiple(size, m), text), mode="eval").body
-        if isinstance(call, ast.Name):
-            call = ast.Call(func=call, args=[], keywords=[])
-        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
-            raise ValueError("not a call")
-        args = [ast.literal_eval(a) for a in call.args]
-        kwargs = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
-        if len(kwargs) < len(call.keywords):
-            raise ValueError("an argument twice")
-    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        name, args, kwargs = calls.parse(_SIZE.sub(lambda m: _multiple(size, m), text))
+    except ValueError:
         raise BadInput(
             f"{key}: {text!r} is not an op; write ops such as decode|resize(224)|flip_lr, "
             f"of {', '.join(OPS)}."
         ) from None
-    name = call.func.id
     if name not in OPS:
         raise unknown(f"op in {key}", name, OPS, _op_hint(name, args))
     fields = inspect.signature(OPS[name])

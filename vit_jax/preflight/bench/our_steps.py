@@ -111,14 +111,14 @@ def train(asked: Asked) -> Timed:
 def evaluate(asked: Asked) -> Timed:
     """Prepares the step of an evaluation: logits, loss and hits of uint8 images."""
     made = make(asked)
-    params, batch = made.init().params, random_batch(made)
+    params, batch = _params(made), random_batch(made)
     return _forward(made, made.model.cfg, lambda: made.eval_step(params, batch))
 
 
 def predict(asked: Asked) -> Timed:
     """Prepares a batch of `vit_jax predict`: the 5 likeliest classes of each image."""
     made = make(asked)
-    params, batch, images = made.init().params, random_batch(made), made.images
+    params, batch, images = _params(made), random_batch(made), made.images
 
     def best(logits_BY: jax.Array) -> jax.Array:
         return jax.lax.top_k(jax.nn.softmax(logits_BY), 5)[0]
@@ -126,6 +126,12 @@ def predict(asked: Asked) -> Timed:
     cfg = program.model_config(made.config, CLASSES)  # independent of the length of a run
     step = features.make_step(cfg, made.rules, mean=images.mean, std=images.std, of_logits=best)
     return _forward(made, cfg, lambda: step(params, batch))
+
+
+def _params(made: program.Program) -> Any:
+    """Makes the parameters that the model is applied with."""
+    state = made.init()
+    return made.whole(state.params, state.base)
 
 
 def _forward(made: program.Program, cfg: variants.Config, step: Callable[[], Any]) -> Timed:

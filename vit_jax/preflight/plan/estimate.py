@@ -61,11 +61,12 @@ def saved_bytes(program: Program) -> int:
     bare = variants.make(program.model.cfg.in_form(unrolled=False))  # else copies would count
     called = network(bare, program.images)
 
-    def kept(params: Any, state: Any, batch: Any, key: jax.Array) -> Any:
+    def kept(params: Any, base: Any, state: Any, batch: Any, key: jax.Array) -> Any:
         batch, drawn = objective.draw(batch, key)
 
         def loss(params: Any) -> jax.Array:
-            return objective.sums(called, params, state, batch, drawn, key)["loss"]
+            whole = program.whole(params, base)
+            return objective.sums(called, whole, state, batch, drawn, key)["loss"]
 
         return jax.vjp(loss, params)[1]
 
@@ -74,7 +75,8 @@ def saved_bytes(program: Program) -> int:
         for name, field in program.batch().items()
     }
     abstract, key = program.abstract, jax.eval_shape(lambda: jax.random.key(0))
-    jaxpr = jax.make_jaxpr(kept)(abstract.params, abstract.kept, batch, key).jaxpr
+    arguments = abstract.params, abstract.base, abstract.kept, batch, key
+    jaxpr = jax.make_jaxpr(kept)(*arguments).jaxpr
     inputs = set(jaxpr.invars)
     intermediates = {v for v in jaxpr.outvars if not isinstance(v, Literal)} - inputs
     return sum(v.aval.size * v.aval.dtype.itemsize for v in intermediates)
@@ -92,16 +94,16 @@ def peak_bytes(program: Program) -> int:
 def moved_bytes(program: Program) -> int:
     """Returns the memory traffic of one device in a step, in bytes.
 
-    State and gradients are read and written once. Weights and kept activations are moved once in
-    each direction of each micro-batch, and of each pass of SAM, which also writes the parameters of
-    its second pass.
+    The trained state and gradients are read and written once. Weights and kept activations are
+    moved once in each direction of each micro-batch, and of each pass of SAM, which also writes the
+    parameters of its second pass.
     """
-    gradients = _tree_bytes(program.abstract.params)
-    weights = gradients // 4 * _compute_bytes(program)
+    gradients, base = (_tree_bytes(x) for x in (program.abstract.params, program.abstract.base))
+    weights = (gradients + base) // 4 * _compute_bytes(program)
     each = 2 * weights + 2 * saved_bytes(program)
     passes = program.passes
     return (
-        2 * state_bytes(program)
+        2 * (state_bytes(program) - base)
         + 2 * passes * gradients
         + (passes - 1) * gradients
         + passes * program.config.accumulation * each
@@ -124,7 +126,9 @@ def collectives(program: Program) -> Collectives:
     mesh = dict(program.rules.mesh.shape)
     parts = program.config.accumulation * program.passes
     sent: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
-    for path, leaf in tree.leaves_with_paths(program.abstract.params):
+    trained = [(*leaf, True) for leaf in tree.leaves_with_paths(program.abstract.params)]
+    frozen = [(*leaf, False) for leaf in tree.leaves_with_paths(program.abstract.base)]
+    for path, leaf, learns in (*trained, *frozen):
         split = set(jax.tree.leaves(tuple(leaf.sharding.spec)))
         exact = "norm" in path or path.startswith(("head", "patch_head"))  # computed in float32
         size = _local_bytes(leaf) // 4 * (4 if exact else _compute_bytes(program))
@@ -132,8 +136,9 @@ def collectives(program: Program) -> Collectives:
         if "fsdp" in split and mesh["fsdp"] > 1:
             times = 1 if path.startswith("embedding/") else 2  # images need no gradient
             sent["fsdp"]["all-gather"] += times * parts * size * mesh["fsdp"]
-            sent["fsdp"]["reduce-scatter"] += parts * size * mesh["fsdp"]
-        if over:
+            if learns:
+                sent["fsdp"]["reduce-scatter"] += parts * size * mesh["fsdp"]
+        if over and learns:
             sent["+".join(over)]["all-reduce"] += parts * size
     if mesh["tensor"] > 1:
         sent["tensor"]["all-reduce"] += 4 * program.passes * _stream_bytes(program)

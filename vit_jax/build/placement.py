@@ -1,0 +1,114 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Which parameters a run trains, and where each array of its state lies on the mesh.
+
+Start from `selection` and `abstract_state`.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import jax
+
+from vit_jax import sharding
+from vit_jax.config import images as images_lib
+from vit_jax.config import sections, trainable
+from vit_jax.errors import BadInput
+from vit_jax.models import variants
+from vit_jax.optim import optimizers
+from vit_jax.step import state
+from vit_jax.step.objective import Objective
+
+if TYPE_CHECKING:
+    from vit_jax.models import partial
+
+
+def check(config: sections.Config, cfg: variants.Config) -> None:
+    """Raises BadInput unless the model has the parts that `trainable` names."""
+    what, variant = trainable.parse(config.trainable), config.model.variant
+    if what is not None:
+        images = images_lib.of(config.data)
+        key = jax.eval_shape(lambda: jax.random.key(0))
+        from vit_jax.models import partial
+
+        params = variants.shapes(cfg, *images.shape)
+        add = functools.partial(partial.extended, what, variant=variant)
+        partial.select(what, jax.eval_shape(add, params, key), variant)
+
+
+def selection(
+    config: sections.Config, objective: Objective, params: Any
+) -> "partial.Selection | None":
+    """Returns the split of the parameters by `trainable`; None if every parameter is trained."""
+    what = trainable.parse(config.trainable)
+    if what is None:
+        return None
+    if jax.eval_shape(objective.kept, params) is not None:
+        raise BadInput(
+            f"trainable={config.trainable!r}: objective={config.objective!r} keeps a copy of the "
+            "model beside the trained one, which needs every parameter; give trainable=all."
+        )
+    from vit_jax.models import partial
+
+    return partial.select(what, params, config.model.variant)
+
+
+def split(chosen: "partial.Selection | None") -> state.Split:
+    """Returns the function that splits parameters into what is trained and the base."""
+    if chosen is None:
+        return lambda params: (params, None)
+    return lambda params: (chosen.trained(params), chosen.base(params))
+
+
+def creation(
+    config: sections.Config,
+    objective: Objective,
+    init_params: Callable[[jax.Array], Any],
+    tx: optimizers.Transform,
+    chosen: "partial.Selection | None",
+) -> Callable[[jax.Array], state.TrainState]:
+    """Returns key -> the state before the first step."""
+    options = {"ema": config.ema.decay > 0, "keep": objective.kept, "split": split(chosen)}
+    return functools.partial(state.create, init_params, tx, **options)
+
+
+def axes(
+    params: Any, meaning: sharding.Axes, chosen: "partial.Selection | None"
+) -> sharding.Axes:
+    """Returns the logical axes of every parameter: path -> axes."""
+    if chosen is None:
+        return sharding.param_axes(params, meaning)
+    from vit_jax.models import partial
+
+    of_model = sharding.param_axes(partial.without_added(params), meaning)
+    return of_model | partial.axes(params, of_model)
+
+
+def abstract_state(
+    create: Callable[[jax.Array], state.TrainState],
+    key: jax.ShapeDtypeStruct,
+    axes: sharding.Axes,
+    rules: sharding.Rules,
+) -> state.TrainState:
+    """Returns the state that `create` makes from a key, as shapes with shardings."""
+    shapes = jax.eval_shape(create, key)
+    base = shapes.base and params_of(shapes.base, axes, rules)
+    shapes = dataclasses.replace(shapes, base=None)
+    return dataclasses.replace(
+        _with_places(shapes, sharding.place(shapes, axes, rules)), base=base
+    )
+
+
+def params_of(params: Any, axes: sharding.Axes, rules: sharding.Rules) -> Any:
+    """Returns parameters, or a part of them, as shapes with shardings."""
+    tree_of = {"params": params}
+    return _with_places(tree_of, sharding.place(tree_of, axes, rules))["params"]
+
+
+def _with_places(shapes: Any, places: Any) -> Any:
+    return jax.tree.map(
+        lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), shapes, places
+    )

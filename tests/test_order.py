@@ -376,15 +376,18 @@ def batches(split, first, last):
 
 @pytest.mark.parametrize("first", [0, 4, 9, 12, 13])
 def test_only_files_of_this_window_and_the_next_are_read(shards, reads, first):
-    """A window is 20 positions, 4 batches; each file is read once, whole."""
+    """A window is 20 positions, 4 batches; each file is read once, whole.
+
+    Reading goes on for up to three batches more, and may so enter the next window.
+    """
     split = windows.shuffle_in_windows(shards, 2)
     labels = batches(split, first, first + 1)
     wanted = batches(split, 0, 30)
     reads.clear()
     again = windows.shuffle_in_windows(opened_again(shards), 2)
     assert batches(again, first, first + 1) == labels
-    start = first // 4 * 4
-    files = {f"x-{k // 10}.tar" for labels in wanted[start : start + 8] for k in labels}
+    start, last = first // 4 * 4, (first + 3) // 4 * 4
+    files = {f"x-{k // 10}.tar" for labels in wanted[start : last + 8] for k in labels}
     again.table.files.hold([])
     whole = {os.path.basename(p): os.path.getsize(p) for p in shards.table.files.paths}
     assert {name for name, _ in reads} <= files

@@ -12,6 +12,8 @@ import shlex
 import shutil
 import subprocess
 import sys
+import types
+from pathlib import Path
 
 import fake_hub
 import model_commands
@@ -25,8 +27,11 @@ import vit_jax
 from vit_jax.build import defaults
 from vit_jax.config import load as config_lib
 from vit_jax.config import provenance
+from vit_jax.errors import BadInput
 from vit_jax.models import variants
+from vit_jax.runtime import coordination
 from vit_jax.storage import cache
+from vit_jax.training import train
 from vit_jax.training import workdir as workdir_lib
 from vit_jax.weights import download
 from vit_jax.weights import hub as hub_lib
@@ -147,6 +152,21 @@ def test_the_commit_and_the_checksum_are_recorded(published, repository, tmp_pat
     content = (repository / "model.safetensors").read_bytes()
     assert origin.init_revision == fake_hub.COMMIT
     assert origin.init_sha256 == hashlib.sha256(content).hexdigest()
+
+
+def test_processes_compare_the_commits_that_they_found(published, root, monkeypatch):
+    compared = []
+
+    def agree(name, facts):
+        compared.append(facts)
+        raise BadInput(name)
+
+    monkeypatch.setattr(coordination, "agree", agree)
+    for init, facts in ((NAME, {"@REVISION": fake_hub.COMMIT}), ("x.npz", {})):
+        config = config_lib.load(str(root / "configs" / "finetune.py"), [f"--config.init={init}"])
+        with pytest.raises(BadInput, match="commit of a branch"):
+            train.initial_weights(types.SimpleNamespace(config=config), Path("none"))
+        assert compared.pop() == facts
 
 
 @pytest.mark.parametrize(

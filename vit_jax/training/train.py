@@ -215,8 +215,11 @@ def initial_weights(
         text = base.found(origin, previous)
     elif not text or run.config.branch or has_checkpoint(workdir):
         return None
-    from vit_jax.weights import loading
+    from vit_jax.weights import download, loading
 
+    # A branch of the hub may move while the processes look it up.
+    commit = download.revision(text)
+    coordination.agree("the commit of a branch of the hub", {"@REVISION": commit} if commit else {})
     cfg, images = run.program.model.cfg, run.program.images
     weights = loading.read_weights(text, heads=run.config.model.heads, own=cfg)
     return loading.fit(weights, cfg, images.size, fresh_head=True, channels=images.channels)

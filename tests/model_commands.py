@@ -3,10 +3,12 @@
 
 """Inputs for commands that use a model: digits as files, and the words of a command."""
 
+import functools
 import json
 import shutil
 from pathlib import Path
 
+import jax
 import numpy as np
 import pictures
 
@@ -51,3 +53,13 @@ def command(capsys, *words: object) -> tuple[int, str, str]:
     capsys.readouterr()
     code = main.main([str(word) for word in words])
     return code, *capsys.readouterr()
+
+
+@functools.lru_cache
+def _forward(model):
+    return jax.jit(functools.partial(model.apply, train=False))
+
+
+def logits(model, params, images) -> np.ndarray:
+    """Logits of a loaded model, as one program: operation by operation they take seconds."""
+    return np.asarray(_forward(model)({"params": params}, images))

@@ -224,23 +224,31 @@ def state_form(words):
 @pytest.mark.parametrize(
     "changes",
     [
-        ("--config.schedule.name=cosine", "--config.length=30 epochs", "--config.ema.decay=0.5"),
-        ("--config.optimizer.clip=0", "--config.optimizer.layer_decay=0.9"),
-        ("--config.optimizer.freeze=('embedding/.*',)", "--config.optimizer.weight_decay=0.1"),
-        ("--config.optimizer.decay.multipliers=(('head/.*', 100.0),)", "--config.mixup.alpha=0.2"),
-        ("--config.optimizer.lr_mults=(('head/.*', 9.0),)", "--config.skip_non_finite=7"),
-        ("--config.optimizer.decay_mask=all", "--config.loss.name=sigmoid"),
-        ("--config.model.dropout=0.2", "--config.model.drop_path=0.2"),
+        (
+            "--config.schedule.name=cosine", "--config.length=30 epochs", "--config.ema.decay=0.5",
+            "--config.optimizer.clip=0", "--config.optimizer.layer_decay=0.9",
+        ),
+        (
+            "--config.optimizer.freeze=('embedding/.*',)", "--config.optimizer.weight_decay=0.1",
+            "--config.optimizer.decay_mask=all", "--config.loss.name=sigmoid",
+        ),
+        (
+            "--config.optimizer.decay.multipliers=(('head/.*', 100.0),)",
+            "--config.optimizer.lr_mults=(('head/.*', 9.0),)", "--config.skip_non_finite=7",
+            "--config.model.dropout=0.2", "--config.model.drop_path=0.2",
+            "--config.mixup.alpha=0.2",
+        ),
     ],
     ids=str,
-)
+)  # fmt: skip
 @pytest.mark.parametrize("name", ["adamw", "sgd", "adafactor", "lamb"])
 def test_settings_that_may_change_leave_the_form_of_the_state(name, changes):
     """Its empty parts too: orbax refuses a tree with others."""
     common = (*TINY, f"--config.optimizer.name={name}", "--config.skip_non_finite=2")
     (old, form), (new, other) = state_form(common), state_form((*common, *changes))
     differences = config_lib.differences(old, new)
-    assert len({key for key, *_ in differences} - {"schedule.step.drops"}) >= 2
+    keys = {key for key, *_ in differences} - {"schedule.step.drops"}
+    assert len(keys) >= len(changes) - 1  # the schedule is cosine before, too
     assert all(branch.may_change(*row) for row in differences), differences
     assert jax.tree.structure(form) == jax.tree.structure(other)
     assert form == other

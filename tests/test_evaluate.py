@@ -81,7 +81,7 @@ def test_classes_of_other_data_go_by_their_names(digits_run, tmp_path, capsys):
     }  # fmt: skip
     model, params, preprocess = vit_jax.load(digits_run)
     shown = [(image, label) for image, label in model_commands.digits(40) if label]
-    logits = model.apply({"params": params}, preprocess([x for x, _ in shown]), train=False)
+    logits = model_commands.logits(model, params, preprocess([x for x, _ in shown]))
     expected = np.zeros((10, 10), int)
     for (_, label), best in zip(shown, np.argmax(logits, axis=1), strict=True):
         expected[label, best] += 1

@@ -262,7 +262,7 @@ def test_representations_of_a_split_are_written_with_labels(digits_run, tmp_path
     model, params, preprocess = vit_jax.load(digits_run)
     headless = variants.make(dataclasses.replace(model.cfg, classes=0))
     images = preprocess([image for image, _ in digits])
-    expected = headless.apply({"params": params}, images, train=False)
+    expected = model_commands.logits(headless, params, images)
     np.testing.assert_allclose(found["features"][:20], expected, atol=1e-5)
 
 

@@ -156,6 +156,7 @@ def run_of_three(mine, tmp_path_factory):
         return trained(mine, "my_source:stripes(count", *given, patch=patch)
 
 
+@pytest.mark.integration
 def test_model_of_the_page_is_the_one_that_is_trained(model_run):
     config = config_lib.load(str(model_run / "config.yaml"))
     assert config.model.variant == "my_model:ConvMixer(patch=2)"
@@ -172,6 +173,7 @@ def test_model_of_the_page_is_the_one_that_is_trained(model_run):
     )  # fmt: skip
 
 
+@pytest.mark.integration
 def test_run_of_the_model_was_continued(model_run):
     turns = [json.loads(line) for line in (model_run / "goodput.jsonl").read_text().splitlines()]
     starts = [(turn["event"], turn["step"]) for turn in turns if turn["event"] == "initialised"]
@@ -213,6 +215,7 @@ def new_process(model_run, monkeypatch):
     monkeypatch.setenv("VIT_JAX_TRUST_CODE", "")
 
 
+@pytest.mark.integration
 def test_model_of_the_page_in_other_commands(model_run, new_process, mine, capsys, tmp_path):
     model_commands.digit_files(tmp_path / "digits", 3)
     predict = "predict", model_run, tmp_path / "digits", "--topk=1"
@@ -313,6 +316,7 @@ def test_flops_of_the_page_are_those_of_its_model(mine):
     assert variants.describe("v", cfg)["family"] == "own"
 
 
+@pytest.mark.integration
 def test_source_of_the_page(run_of_three, capsys):
     names = json.loads((run_of_three / "classes.json").read_text())["classes"]
     assert names == ["vertical", "horizontal", "falling", "rising"]
@@ -344,6 +348,7 @@ def test_source_with_fields_of_the_page(mine, tmp_path, monkeypatch, capsys):
             assert mask.max() == classes[0] + 1
 
 
+@pytest.mark.integration
 def test_loss_of_the_page(run_of_three):
     rows = logged(run_of_three)
     # Logits are all zero, so gamma = 1 leaves 3 quarters of the cross-entropy of 4 classes.
@@ -356,6 +361,7 @@ def test_loss_of_the_page(run_of_three):
     assert losses.find("my_loss:focal")(jnp.asarray(logits, jnp.bfloat16), targets).dtype == "f4"
 
 
+@pytest.mark.integration
 def test_evaluator_of_the_page(run_of_three):
     results = json.loads((run_of_three / "results.json").read_text())
     test = results["test"]
@@ -400,6 +406,7 @@ def test_calibration_of_the_page_by_hand(mine):
     assert found["class_top1"] == pytest.approx((1 + 0.5) / 2)
 
 
+@pytest.mark.integration
 def test_weights_of_the_model_are_checked_before_a_sweep(model_run, new_process, monkeypatch):
     given = [f"--config.init={model_run}", "--config.data.source=digits"]
     recipe = str(ROOT / "configs" / "finetune.py")

@@ -166,6 +166,7 @@ def command(capsys, *args):
     return code, *capsys.readouterr()
 
 
+@pytest.mark.integration
 def test_metrics_are_logged_and_are_those_of_the_command(trained, capsys):
     rows = logged(trained, FEW)
     steps = sorted(step for step, key in rows if key == "fewshot_digits/5shot")
@@ -201,6 +202,7 @@ def test_interrupted_and_continued_equals_uninterrupted(trained, tmp_path, monke
     assert a == b
 
 
+@pytest.mark.integration
 def test_best_step_of_a_few_shot_metric_is_kept(trained):
     rows = {s: v for (s, k), v in logged(trained, FEW).items() if k == "fewshot_digits/5shot"}
     checkpoints = Checkpoints(trained, read_only=True)
@@ -209,10 +211,10 @@ def test_best_step_of_a_few_shot_metric_is_kept(trained):
     assert rows[best] == max(rows.values())
 
 
-def test_several_sources_are_keyed_by_source(trained, image_folder, capsys):
+def test_several_sources_are_keyed_by_source(digits_run, image_folder, capsys):
     sources = [f"folder:{image_folder}", "digits"]
     args = [f"--data={source}" for source in sources]
-    code, out, _ = command(capsys, trained, *args, "--shots=3,all", "--json")
+    code, out, _ = command(capsys, digits_run, *args, "--shots=3,all", "--json")
     assert code == 0
     found = json.loads(out)
     assert list(found) == sources
@@ -223,18 +225,18 @@ def test_several_sources_are_keyed_by_source(trained, image_folder, capsys):
 
 
 @pytest.mark.parametrize("method", ["knn", "probe"])
-def test_other_methods_tell_red_from_blue(trained, image_folder, capsys, method, monkeypatch):
+def test_other_methods_tell_red_from_blue(digits_run, image_folder, capsys, method, monkeypatch):
     monkeypatch.setattr(probe, "MOST_STEPS", 30)
     args = [f"--data=folder:{image_folder}", "--shots=3,all", f"--method={method}", "--json"]
-    code, out, _ = command(capsys, trained, *args)
+    code, out, _ = command(capsys, digits_run, *args)
     assert code == 0
     found = json.loads(out)
     assert {shots: len(r["seeds"]) for shots, r in found.items()} == {"3": 3, "all": 1}
     assert found["all"]["top1"] > 0.8
 
 
-def test_table_for_people_and_notes(trained, image_folder, capsys, caplog):
-    code, out, _ = command(capsys, trained, f"--data=folder:{image_folder}", "--shots=1,25")
+def test_table_for_people_and_notes(digits_run, image_folder, capsys, caplog):
+    code, out, _ = command(capsys, digits_run, f"--data=folder:{image_folder}", "--shots=1,25")
     assert code == 0
     lines = out.splitlines()
     assert lines[0].split() == ["source", "shots", "top-1", "seeds"]
@@ -242,14 +244,14 @@ def test_table_for_people_and_notes(trained, image_folder, capsys, caplog):
     assert "25 shots: 2 of 2 classes have fewer images" in caplog.text
 
 
-def test_a_file_is_evaluated_as_its_format_says(trained, image_folder, tmp_path, capsys):
+def test_a_file_is_evaluated_as_its_format_says(digits_run, image_folder, tmp_path, capsys):
     """big_vision's names hold what the run holds: the chains differ in rounding alone."""
-    model, params, _ = vit_jax.load(trained)
+    model, params, _ = vit_jax.load(digits_run)
     vit_jax.save(tmp_path / "run.npz", model, params, format="big_vision")
     args = (f"--data=folder:{image_folder}", "--shots=5", "--json")
     found = [
         json.loads(command(capsys, weights, *args, *more)[1])["5"]["top1"]
-        for weights, more in ((trained, ()), (tmp_path / "run.npz", ("--heads=2",)))
+        for weights, more in ((digits_run, ()), (tmp_path / "run.npz", ("--heads=2",)))
     ]
     assert found[1] == pytest.approx(found[0], abs=0.21)
     assert found[1] > 0.6
@@ -283,7 +285,7 @@ BAD = {
 
 
 @pytest.fixture(scope="module")
-def bad_places(trained, tmp_path_factory):
+def bad_places(digits_run, tmp_path_factory):
     root = tmp_path_factory.mktemp("bad")
     pictures.folder(root / "one", *(f"cats/{i}.png" for i in range(9)))
     (root / "one" / "test.csv").write_text("cats/0.png,a,test\ncats/1.png,b,test\n")
@@ -291,17 +293,17 @@ def bad_places(trained, tmp_path_factory):
     many = [pictures.record(image=image, label=[i % 3, 2][: 1 + i % 2]) for i in range(40)]
     pictures.records(root / "multi" / "x-train-00000-of-00001.tfrecord", many)
     (root / "multi" / "labels.txt").write_text("a\nb\nc\n")
-    shutil.copytree(trained, root / "other")
+    shutil.copytree(digits_run, root / "other")
     text = (root / "other" / "config.yaml").read_text()
     (root / "other" / "config.yaml").write_text(text.replace("mlp: 16", "mlp: 24"))
     return root
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_one_message(case, trained, bad_places, capsys):
+def test_bad_input_is_one_message(case, digits_run, bad_places, capsys):
     args, expected = BAD[case]
     code, out, said = command(
-        capsys, *(a.format(run=trained, tmp=bad_places) for a in args), "--json"
+        capsys, *(a.format(run=digits_run, tmp=bad_places) for a in args), "--json"
     )
     assert code == 2
     assert out == ""
@@ -360,8 +362,8 @@ def test_an_image_that_the_chain_cannot_prepare_is_said_before_training(
     assert not (tmp_path / "run").exists()
 
 
-def test_images_go_through_the_chain_of_big_vision(trained):
-    config = config_lib.load(str(trained / "config.yaml"))
+def test_images_go_through_the_chain_of_big_vision(digits_run):
+    config = config_lib.load(str(digits_run / "config.yaml"))
     assert config.fewshot.ops == "decode|bv_resize({size*8//7})|central_crop({size})"
     split = build.few_shot_source(config.data, "digits").split("test").take_range(0, 8)
     same = config_lib.changed(config, {"data.eval_ops": "bv_resize(9)|central_crop(8)"})
@@ -377,9 +379,9 @@ def test_images_go_through_the_chain_of_big_vision(trained):
     assert (found != other).any()
 
 
-def test_the_command_prepares_images_as_the_run_did(trained):
-    model = inference.open_model(str(trained))
-    data = config_lib.load(str(trained / "config.yaml")).data
+def test_the_command_prepares_images_as_the_run_did(digits_run):
+    model = inference.open_model(str(digits_run))
+    data = config_lib.load(str(digits_run / "config.yaml")).data
     split, step = build.few_shot_source(data, "digits").split("test").take_range(0, 8), model.step()
     images = model.weights.images | {"ops": model.weights.images["fewshot_ops"]}
     of_chain = dataclasses.replace(model, weights=dataclasses.replace(model.weights, images=images))
@@ -388,14 +390,14 @@ def test_the_command_prepares_images_as_the_run_did(trained):
     assert (few_shot != model.of_split(step, split)).any()
 
 
-def test_a_run_saved_before_the_chain_had_a_key_goes_on_as_it_was(trained, tmp_path):
-    text = (trained / "config.yaml").read_text()
+def test_a_run_saved_before_the_chain_had_a_key_goes_on_as_it_was(digits_run, tmp_path):
+    text = (digits_run / "config.yaml").read_text()
     lines = [line for line in text.splitlines() if not line.startswith("  ops:")]
     assert len(lines) == len(text.splitlines()) - 1
     (tmp_path / "config.yaml").write_text("\n".join(lines))
     saved = config_lib.read(str(tmp_path / "config.yaml"))
     assert saved.fewshot.ops == saved.data.eval_ops == "decode|resize({size})"
-    new = config_lib.load(str(trained / "config.yaml"))
+    new = config_lib.load(str(digits_run / "config.yaml"))
     new = defaults.take_from_run(new, saved)
     assert config_lib.differences(saved, new) == []
     mine = config_lib.load(f"{ROOT}/configs/finetune.py")  # whose chain turns images upright

@@ -82,7 +82,7 @@ def published(hub, repository):
 def apply(text):
     model, params, preprocess = vit_jax.load(text)
     image = np.random.default_rng(0).integers(0, 256, (8, 8, 3), np.uint8)
-    return np.asarray(model.apply({"params": params}, preprocess(image), train=False))
+    return model_commands.logits(model, params, preprocess(image))
 
 
 # ---------------------------------------------------------------- download
@@ -106,7 +106,7 @@ def test_weights_of_transformers_have_their_preprocessing(hub, tmp_path):
     for path in file.parent.iterdir():
         hub.files["google/tiny", path.name] = path.read_bytes()
     image = np.random.default_rng(0).integers(0, 256, (1, 8, 8, 3), np.uint8)
-    expected = model.apply({"params": params}, image / np.float32(127.5) - 1, train=False)
+    expected = model_commands.logits(model, params, image / np.float32(127.5) - 1)
     np.testing.assert_allclose(apply("hf:google/tiny"), expected, rtol=1e-4, atol=1e-4)
     assert sorted(path.rpartition("/")[2] for path in hub.fetched()) == [
         "config.json", "model.safetensors", "preprocessor_config.json"

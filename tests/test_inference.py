@@ -43,7 +43,7 @@ def test_files_are_seen_as_load_sees_them(model, digits_run, tmp_path):
     assert (read, bad) == (paths, {})
     assert done[-1] == len(paths)
     loaded, params, preprocess = vit_jax.load(digits_run)
-    expected = loaded.apply({"params": params}, preprocess(paths), train=False)
+    expected = model_commands.logits(loaded, params, preprocess(paths))
     np.testing.assert_allclose(found, expected, atol=1e-5)
 
 

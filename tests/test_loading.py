@@ -14,6 +14,7 @@ import exports
 import foreign
 import jax
 import jax.numpy as jnp
+import model_commands
 import numpy as np
 import optax
 import pytest
@@ -236,7 +237,7 @@ def test_file_is_loaded_as_a_model_that_computes(file):
     foreign.assert_same(jax.tree.map(np.asarray, params), tree.stack_blocks(VIT))
     x = preprocess(np.random.default_rng(0).integers(0, 256, (2, 20, 30, 3), np.uint8))
     assert (x.shape, x.dtype) == ((2, 12, 12, 3), np.float32)
-    logits = model.apply({"params": params}, x, train=False)
+    logits = model_commands.logits(model, params, x)
     expected = forward(VIT, x, patch=4, pool="token")
     np.testing.assert_allclose(logits, expected, atol=1e-4)
 

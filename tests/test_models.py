@@ -28,6 +28,7 @@ def shown(without_devices):
     ).stdout
 
 
+@pytest.mark.integration
 def test_sizes_parameters_and_cost_are_the_published_ones(shown):
     rows = columns(shown)
     assert list(rows) == list(variants.NAMED)
@@ -71,6 +72,7 @@ def test_a_cache_that_cannot_be_written_changes_nothing(capsys, monkeypatch, tmp
     assert columns(capsys.readouterr().out)["S/32"][3] == "22,878,952"
 
 
+@pytest.mark.integration
 def test_published_weights_stand_beside_their_variant(shown):
     for name, files in published.CHECKPOINTS.items():
         assert name in variants.NAMED

@@ -38,7 +38,7 @@ def test_likeliest_classes_of_each_image_are_written(digits_run, tmp_path, capsy
     assert [row["rank"] for row in found] == ["1", "2", "3"] * 12
     assert all(row["name"] == row["class"] for row in found)  # the digits' names
     model, params, preprocess = vit_jax.load(digits_run)
-    logits_NY = np.asarray(model.apply({"params": params}, preprocess(paths), train=False))
+    logits_NY = model_commands.logits(model, params, preprocess(paths))
     best = np.argsort(-logits_NY, axis=1, kind="stable")[:, :3]
     assert [int(row["class"]) for row in found] == best.ravel().tolist()
     likely = np.exp(logits_NY) / np.exp(logits_NY).sum(axis=1, keepdims=True)

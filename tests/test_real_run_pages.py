@@ -68,6 +68,7 @@ def finished(tmp_path_factory):
     return workdir
 
 
+@pytest.mark.integration
 def test_run_ends_with_a_page_of_all_that_it_is(finished):
     text = (finished / "report.html").read_text()
     parsed = check(text)
@@ -86,12 +87,14 @@ def test_run_ends_with_a_page_of_all_that_it_is(finished):
     assert not [word for word in parsed.words if word.startswith("No ")]
 
 
+@pytest.mark.integration
 def test_finished_run_is_not_reported_again(finished):
     before = (finished / "report.html").stat().st_mtime_ns
     assert train(finished) == 0
     assert (finished / "report.html").stat().st_mtime_ns == before
 
 
+@pytest.mark.integration
 def test_run_that_was_killed_while_it_was_reported_gets_its_page(finished, tmp_path, monkeypatch):
     """The results, which say that a run is done, come after the page."""
 
@@ -103,6 +106,7 @@ def test_run_that_was_killed_while_it_was_reported_gets_its_page(finished, tmp_p
     assert (workdir / "results.json").exists()
 
 
+@pytest.mark.integration
 def test_disk_that_is_full_is_a_line_and_no_failure(finished, tmp_path, monkeypatch, caplog):
     write = storage.write
 
@@ -121,12 +125,14 @@ def test_disk_that_is_full_is_a_line_and_no_failure(finished, tmp_path, monkeypa
     assert "No space left" in line
 
 
+@pytest.mark.integration
 def test_bug_of_the_page_is_seen_once_and_costs_no_results(finished, tmp_path):
     workdir = failed(finished, tmp_path / "run", ZeroDivisionError)
     assert json.loads((workdir / "results.json").read_text())["step"] == 12
     assert train(workdir) == 0
 
 
+@pytest.mark.integration
 def test_page_can_be_left_out(finished, tmp_path, capsys):
     workdir = unreported(finished, tmp_path / "run")
     assert train(workdir, "--config.report.page=false") == 0
@@ -138,8 +144,8 @@ def test_page_can_be_left_out(finished, tmp_path, capsys):
 # ---------------------------------------------------------------- vit_jax report
 
 
-def test_page_is_made_again_from_the_workdir_alone(finished, tmp_path, capsys, monkeypatch):
-    shutil.copytree(finished, tmp_path / "copy")
+def test_page_is_made_again_from_the_workdir_alone(digits_run, tmp_path, capsys, monkeypatch):
+    shutil.copytree(digits_run, tmp_path / "copy")
     shutil.rmtree(tmp_path / "copy" / "checkpoints")
     monkeypatch.setattr(build, "open_source", _gone)
     assert main.main(["report", str(tmp_path / "copy")]) == 0
@@ -155,24 +161,24 @@ def _gone(*_):
     raise make.BadInput("/data is gone")
 
 
-def test_several_are_compared_where_one_stands(finished, tmp_path, capsys, monkeypatch):
-    shutil.copytree(finished, tmp_path / "second", ignore=shutil.ignore_patterns("checkpoints"))
+def test_several_are_compared_where_one_stands(digits_run, tmp_path, capsys, monkeypatch):
+    shutil.copytree(digits_run, tmp_path / "second", ignore=shutil.ignore_patterns("checkpoints"))
     monkeypatch.chdir(tmp_path)
-    assert main.main(["report", str(finished), "second"]) == 0
+    assert main.main(["report", str(digits_run), "second"]) == 0
     assert capsys.readouterr().out == "report.html\n"
     found = check((tmp_path / "report.html").read_text())
-    assert {"2 runs", "first", "second", "In no key."} <= set(found.words)
+    assert {"2 runs", "digits_run", "second", "In no key."} <= set(found.words)
     out = tmp_path / "new" / "x.html"
-    assert main.main(["report", str(finished), "second", f"--out={out}"]) == 0
+    assert main.main(["report", str(digits_run), "second", f"--out={out}"]) == 0
     assert out.read_bytes() == (tmp_path / "report.html").read_bytes()
 
 
-def test_all_that_is_wrong_is_one_message(finished, tmp_path, capsys):
+def test_all_that_is_wrong_is_one_message(digits_run, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
-    shutil.copytree(finished, tmp_path / "torn", ignore=shutil.ignore_patterns("checkpoints"))
+    shutil.copytree(digits_run, tmp_path / "torn", ignore=shutil.ignore_patterns("checkpoints"))
     (tmp_path / "torn" / "metrics.jsonl").write_text("x\n")
     names = [str(tmp_path / name) for name in ("none", "empty", "torn")]
-    assert main.main(["report", str(finished), *names]) == 2
+    assert main.main(["report", str(digits_run), *names]) == 2
     said = capsys.readouterr().err
     assert "3 problems" in said
     for name in names:
@@ -182,27 +188,27 @@ def test_all_that_is_wrong_is_one_message(finished, tmp_path, capsys):
     assert not (tmp_path / "report.html").exists()
 
 
-def test_place_that_cannot_be_written_is_bad_input(finished, tmp_path, capsys):
+def test_place_that_cannot_be_written_is_bad_input(digits_run, tmp_path, capsys):
     (tmp_path / "file").write_text("")
     for out, said in (
         (tmp_path, "is a folder; give a file"),
         (tmp_path / "file" / "x.html", "cannot be written"),
         ("-", "is not a path; give one"),
     ):
-        assert main.main(["report", str(finished), f"--out={out}"]) == 2
+        assert main.main(["report", str(digits_run), f"--out={out}"]) == 2
         assert f"--out={out} {said}" in capsys.readouterr().err
     assert [p.name for p in tmp_path.iterdir()] == ["file"]
 
 
-def test_pipe_is_written_and_not_replaced(finished, tmp_path):
+def test_pipe_is_written_and_not_replaced(digits_run, tmp_path):
     out = tmp_path / "pipe"
     os.mkfifo(out)
     end = os.open(out, os.O_RDWR | os.O_NONBLOCK)
     fcntl.fcntl(end, fcntl.F_SETPIPE_SZ, 2**20)  # takes a page that nobody reads yet
     try:
         copy = tmp_path / "copy"
-        shutil.copytree(finished, copy, ignore=shutil.ignore_patterns("checkpoints"))
-        assert main.main(["report", str(finished), str(copy), f"--out={out}"]) == 0
+        shutil.copytree(digits_run, copy, ignore=shutil.ignore_patterns("checkpoints"))
+        assert main.main(["report", str(digits_run), str(copy), f"--out={out}"]) == 0
         assert os.read(end, 15) == b"<!DOCTYPE html>"
     finally:
         os.close(end)
@@ -307,6 +313,7 @@ def test_faults_are_seen(tmp_path):
         ]  # fmt: skip
 
 
+@pytest.mark.integration
 def test_training_brings_no_matplotlib_before_it_draws():
     program = (
         "import sys; from vit_jax.training import train; assert 'matplotlib' not in sys.modules"

@@ -209,6 +209,7 @@ def test_no_memory_in_the_first_step_leaves_what_was_there(stopped, monkeypatch,
     assert content(stopped / "run") == before
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("damaged", [False, True])
 def test_a_start_that_saved_a_step_keeps_it(stopped, monkeypatch, damaged):
     def full(self, step, *_):

@@ -137,7 +137,7 @@ def test_standardised_convolution_equals_that_of_numpy(side, stride, padding, in
     x = rng.normal(size=(2, 10, 13, 5)).astype(np.float32)
     conv = resnet.StdConv(cfg, 4, side, stride, padding, jnp.float32)
     with jax.default_matmul_precision("highest"):
-        found = np.asarray(conv.apply({"params": {"kernel": kernel}}, x))
+        found = np.asarray(jax.jit(conv.apply)({"params": {"kernel": kernel}}, x))
     weights = {"kernel": kernel.astype(np.float64)}
     expected = numpy_resnet.std_conv(x.astype(np.float64), weights, stride, padding, cfg)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
@@ -153,7 +153,7 @@ def test_kernels_are_standardised_in_float32_whatever_the_convolution_computes_i
     x = rng.normal(size=(2, 9, 9, 8)).astype(np.float32)
     exact, rough = (
         np.asarray(
-            resnet.StdConv(config("bit"), 4, 3, 1, 1, dtype).apply(
+            jax.jit(resnet.StdConv(config("bit"), 4, 3, 1, 1, dtype).apply)(
                 {"params": {"kernel": kernel}}, x
             )
         )
@@ -248,7 +248,7 @@ def test_kernels_start_with_the_published_deviation(kind):
 def test_a_new_unit_of_a_hybrid_passes_its_input_on():
     unit = resnet.PostActUnit(config("hybrid"), 32, 1, jnp.float32, None)
     x = np.random.default_rng(0).normal(size=(2, 5, 4, 128)).astype(np.float32)
-    found = unit.apply({"params": initial("hybrid")["stage1_unit2"]}, x)
+    found = jax.jit(unit.apply)({"params": initial("hybrid")["stage1_unit2"]}, x)
     np.testing.assert_array_equal(found, np.maximum(x, 0))
 
 

@@ -3,6 +3,8 @@
 
 """SAM: gradients of the whole batch, uphill of the parameters, with the draws of the first pass."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,11 +24,15 @@ def climbing(params=None, rho=RHO, freeze=()):
     return sam.climbing(params or small_params(), rho, freeze)
 
 
+@functools.lru_cache
+def jitted(climb, **options):
+    return jax.jit(make_step(optax.sgd(1.0), climb=climb, **options))
+
+
 def after(params, climb=None, **options):
     """Parameters after a step of rate 1, and its metrics."""
-    tx = optax.sgd(1.0)
-    step = jax.jit(make_step(tx, climb=climb, **options))
-    current, measured = step(start(tx, params), batch(mask=np.arange(16) % 5 != 0), KEY)
+    current = start(optax.sgd(1.0), params)
+    current, measured = jitted(climb, **options)(current, batch(mask=np.arange(16) % 5 != 0), KEY)
     return jax.tree.map(np.asarray, current.params), measured
 
 

@@ -121,6 +121,7 @@ def fates(text):
     return dict(re.findall(r"^(\S+) +(loaded|resized|re-initialised|unused)", text, re.MULTILINE))
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "recipe", ["finetune.py", pytest.param("transfer.py", marks=pytest.mark.slow)]
 )
@@ -162,6 +163,7 @@ def test_pre_training_goes_on_from_any_encoder(finished, tmp_path, caplog, sgd_r
     assert found["embedding/kernel"] == "loaded"
 
 
+@pytest.mark.integration
 def test_load_and_save_take_the_encoder(finished, tmp_path):
     model, params, preprocess = vit_jax.load(finished)
     given = preprocess(np.zeros((1, 8, 8, 3), np.uint8))
@@ -173,6 +175,7 @@ def test_load_and_save_take_the_encoder(finished, tmp_path):
     assert len(jax.tree.leaves(same)) == len(parameters(finished)) - 3
 
 
+@pytest.mark.integration
 def test_classes_of_its_data_are_not_those_of_the_model(finished, tmp_path, capsys):
     assert len(json.loads((finished / "classes.json").read_text())["classes"]) == 10
     assert main.main(["export", str(finished), "--format=npz", f"--out={tmp_path}/m.npz"]) == 0
@@ -181,6 +184,7 @@ def test_classes_of_its_data_are_not_those_of_the_model(finished, tmp_path, caps
     assert "these weights have no head" in capsys.readouterr().err
 
 
+@pytest.mark.integration
 def test_inspect_shows_mask_token_and_its_head(finished, capsys):
     assert main.main(["inspect", str(finished), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
@@ -189,6 +193,7 @@ def test_inspect_shows_mask_token_and_its_head(finished, capsys):
     assert said["architecture"]["classes"] == 0
 
 
+@pytest.mark.integration
 def test_a_supervised_run_has_no_use_for_the_parts_of_this_one(finished):
     weights = loading.read_weights(str(finished))
     cfg = variants.config(**weights.settings, classes=10)

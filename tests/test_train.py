@@ -657,7 +657,10 @@ def recipe_names():
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(n, marks=[pytest.mark.slow] * (n not in QUICK)) for n in recipe_names()],
+    [
+        pytest.param(n, marks=pytest.mark.integration if n in QUICK else pytest.mark.slow)
+        for n in recipe_names()
+    ],
 )
 def test_every_recipe_takes_a_step_on_small_data(name, tmp_path, image_folder):
     data = [f"--config.data.source=folder:{image_folder}", "--config.data.image_size=32"]

@@ -19,6 +19,8 @@ from test_train import logged, run
 import vit_jax
 from vit_jax.cli import main
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory, root):
@@ -65,7 +67,6 @@ def test_run_is_inspected_used_and_reported(continued, tmp_path):
     assert found["top1"] == pytest.approx(logged(continued)[(12, "test/top1")], abs=1e-6)
 
 
-@pytest.mark.integration
 def test_run_is_branched_off(continued, tmp_path):
     words = [f"--config={continued}/config.yaml", f"--branch={continued}@8"]
     words += [f"--workdir={tmp_path / 'new'}", "--config.length=13 steps"]

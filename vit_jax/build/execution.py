@@ -40,6 +40,8 @@ def choose(
     platform: str,
     flops: float,
     size: tuple[int, int],
+    *,
+    frozen_below: bool = False,
 ) -> Execution:
     """Chooses the fastest form that is known for a platform.
 
@@ -50,13 +52,19 @@ def choose(
       platform: cpu, gpu or tpu.
       flops: FLOPs of the whole run on one device.
       size: rows and columns of the images in pixels.
+      frozen_below: whether only the last layers are trained. A scan would compute the backward pass
+        of all layers.
 
     Raises:
       BadInput: `model.attention=fused`, and the platform has no such attention for this model.
     """
     reasons = []
     if "unrolled" in cfg.FORMS:
-        cfg, reason = _layers(cfg, wanted.remat, rules, platform, flops)
+        if frozen_below:
+            cfg = dataclasses.replace(cfg, unrolled=True)  # type: ignore[call-arg]
+            reason = "layers unrolled (only the last ones are trained)"
+        else:
+            cfg, reason = _layers(cfg, wanted.remat, rules, platform, flops)
         reasons.append(reason)
     if "attention" in cfg.FORMS:
         tokens = math.prod(variants.grid(cfg, *size))

@@ -337,7 +337,11 @@ def _execution(
     # A user's own model with one form may not know its FLOPs.
     flops = examples * _step_flops(objective, cfg, images) if cfg.FORMS else 0
     share = flops / rules.mesh.size
-    return execution.choose(cfg, config.model, rules, platform, share, images.size)
+    what = trainable.parse(config.trainable)
+    return execution.choose(
+        cfg, config.model, rules, platform, share, images.size,
+        frozen_below=what is not None and what.name == "last",
+    )  # fmt: skip
 
 
 def _step_flops(objective: Objective, cfg: variants.Config, images: images_lib.Images) -> int:

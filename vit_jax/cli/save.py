@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--merge", action="store_true",
-        help="add the low-rank matrices of a LoRA run to its kernels",
+        help="add the low-rank matrices of a LoRA run to its kernels; others stay as they are",
     )  # fmt: skip
 
 

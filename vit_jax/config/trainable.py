@@ -53,6 +53,8 @@ def parse(text: str) -> Trainable | None:
     Raises:
       BadInput: the text has another form, names something unknown, or has a number out of range.
     """
+    if text == ALL:
+        return None
     key = f"trainable={text!r}"
     try:
         name, args, named = calls.parse(text, words=True)
@@ -109,7 +111,6 @@ def _check_whole(name: str, value: object, most: int) -> None:
 
 
 _MAKERS = {
-    ALL: lambda: None,
     "head": lambda: Trainable("head"),
     "bitfit": lambda: Trainable("bitfit"),
     "adapters": _adapters,

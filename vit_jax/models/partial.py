@@ -25,8 +25,7 @@ from vit_jax.sharding import Axes
 
 PyTree = Any
 
-# What starts anew when a model is fine-tuned.
-_ANEW = re.compile(r"(patch_)?head/.*|mask_token|objective/.*")
+OF_OBJECTIVE = re.compile(r"mask_token|patch_head/.*|objective/.*")  # only pre-training has these
 _AFTER_BLOCKS = re.compile(r"(norm|map_head|pre_logits)/.*")
 _ADAPTER = re.compile(r"(.*/)?adapter/.*")
 _ADAPTED = r"(attn/out|mlp/down)"  # layers that give the output of a module
@@ -44,11 +43,13 @@ class Selection:
       frozen: path -> how many of the layers of a leaf are frozen, the first ones; a leaf that is
         not stacked has one.
       layers: path -> the layers of a leaf.
+      names: the path of each trained parameter of each layer, as `tree.layer_paths` names them.
     """
 
     what: Trainable
     frozen: dict[str, int]
     layers: dict[str, int]
+    names: tuple[str, ...]
 
     def trained(self, params: PyTree) -> PyTree:
         """Returns the trained part of a whole tree, or of one with a constant for each leaf."""
@@ -103,17 +104,24 @@ def select(what: Trainable, params: PyTree, variant: str) -> Selection:
             f"trainable=last({what.blocks}): {variant} has {has}; give "
             f"{f'1 to {depth}' if depth else 'head, bitfit or all'}."
         )
-    frozen, layers = {}, {}
+    frozen, layers, trained = {}, {}, []
     for path, leaf in tree.leaves_with_paths(params):
         names = tree.layer_paths(path, leaf.shape)
         layers[path] = len(names)
-        frozen[path] = sum(not _is_trained(what, name, depth) for name in names)
-    return Selection(what, frozen, layers)
+        own = [name for name in names if _is_trained(what, name, depth)]
+        frozen[path] = len(names) - len(own)
+        trained += own
+    return Selection(what, frozen, layers, tuple(trained))
+
+
+def starts_anew(path: str) -> bool:
+    """Returns True if a parameter has its first values again when a model is fine-tuned."""
+    return path.startswith(("head/", "dist_head/")) or OF_OBJECTIVE.fullmatch(path) is not None
 
 
 def _is_trained(what: Trainable, path: str, depth: int) -> bool:
     """Returns True if the parameter of this canonical path is trained."""
-    if _ANEW.fullmatch(path):
+    if starts_anew(path):
         return True
     if what.name == "bitfit":
         return path.endswith("/bias")

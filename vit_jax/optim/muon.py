@@ -118,7 +118,7 @@ def _labels(params: PyTree) -> PyTree:
     )
     if "muon" not in jax.tree.leaves(labels):
         raise BadInput(
-            "optimizer.name=muon: the model has no kernel between two hidden layers; use "
+            "optimizer.name=muon moves kernels between two hidden layers, and none is trained; use "
             "--config.optimizer.name=adamw."
         )
     return labels

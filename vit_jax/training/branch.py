@@ -60,7 +60,7 @@ def settle(config: sections.Config, workdir: Path) -> sections.Config:
     if coordination.is_first():
         parent = _parent(text)
         _check_empty(workdir, text)
-        name, file = _spelled(parent), str(_config_file(parent))
+        name, file = parent.spelled, str(_config_file(parent))
     name, file = coordination.share("branch", [name, file])
     saved = config_lib.read(file)
     config = defaults.take_from_run(config, saved)
@@ -150,13 +150,6 @@ def _parent(text: str) -> "Run":
     return parent
 
 
-def _spelled(parent: "Run") -> str:
-    """Returns a text that names a run and its step, from any folder."""
-    folder = str(parent.workdir.absolute())
-    name = f"{folder}@{parent.step}"
-    return name if not storage.is_dir(storage.path(name)) else f"{folder}/@{parent.step}"
-
-
 def _config_file(parent: "Run") -> Path:
     """Returns the file with the configuration that a step was trained with."""
     copy = _folder(parent) / step_folders.CONFIG_FILE
@@ -172,7 +165,7 @@ def _check_whole(parent: "Run", damage: str) -> None:
     if damage:
         others = [step for step in step_folders.committed(parent.workdir) if step != parent.step]
         raise BadInput(
-            f"--branch={_spelled(parent)}: step {parent.step} is damaged ({damage}). Bring it back "
+            f"--branch={parent.spelled}: step {parent.step} is damaged ({damage}). Bring it back "
             f"from a copy, or give another step of that run: {others or 'it has no other'}."
         )
 

@@ -135,7 +135,7 @@ def train_here(config: sections.Config, workdir: Path, recipe: Recipe | None) ->
 
         branch.check_length(run, parent)
     origin = base_of(config, previous)
-    weights = initial_weights(run, workdir, origin, previous)
+    weights = initial_weights(run, workdir, origin)
     if coordination.is_first():
         made_with = summary.device_summary(devices)
         examples = dataset["training examples"]
@@ -198,21 +198,18 @@ def base_of(config: sections.Config, previous: Path) -> "Base | None":
         return None
     from vit_jax.weights import base
 
-    return base.of_run(previous) or base.reference(config.init)
+    origin = base.of_run(previous)
+    return base.reference(config.init) if origin is None else base.found(origin, previous)
 
 
-def initial_weights(
-    run: build.Run, workdir: Path, origin: "Base | None" = None, previous: Path = Path()
-) -> "Fitted | None":
+def initial_weights(run: build.Run, workdir: Path, origin: "Base | None" = None) -> "Fitted | None":
     """Returns the weights of `init`, or of a base that is not trained, fitted to the model.
 
     Returns None when training from scratch, and, without a base, from a branch or a checkpoint.
     """
     text = run.config.init
     if origin is not None:
-        from vit_jax.weights import base
-
-        text = base.found(origin, previous)
+        text = origin.weights
     elif not text or run.config.branch or has_checkpoint(workdir):
         return None
     from vit_jax.weights import download, loading

@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import json
 import os
+import urllib.parse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from vit_jax.errors import BadInput
 from vit_jax.models import partial, variants
 from vit_jax.storage import checksums
 from vit_jax.storage import files as storage
-from vit_jax.weights import download
+from vit_jax.weights import download, hub
 
 if TYPE_CHECKING:
     from vit_jax.weights.loading import Run
@@ -62,7 +63,7 @@ def reference(text: str) -> Base:
         return Base(text, _digest(text))
     run = loading.find_run(text)
     assert run is not None, text
-    place = f"{run.workdir}@{run.step}"
+    place = run.spelled
     return Base(place, _digest(place))
 
 
@@ -112,27 +113,35 @@ def of_run(workdir: Path) -> Base | None:
     return next((base for base in bases if base is not None), None)
 
 
-def found(base: Base, workdir: Path) -> str:
-    """Returns FILE_OR_RUN of the weights that a run began with, with the SHA-256 that they had.
+def found(base: Base, workdir: Path) -> Base:
+    """Returns the weights that a run began with, with the SHA-256 that they had, where they are.
 
     They are looked for where they were, and then under their name in the folder of the run.
 
     Raises:
       BadInput: neither place has them.
     """
-    problems = []
-    for place in (base.weights, str(workdir / Path(base.weights).name)):
+    name, problems = _name(base.weights), []
+    for place in (base.weights, str(workdir.absolute() / name)):
         try:
             if _digest(place) == base.sha256:
-                return place
+                return dataclasses.replace(base, weights=place)
             problems.append(f"{place} has changed")
         except BadInput as e:
             problems.append(str(e) if place == base.weights else f"{place} does not exist")
+    beside = " with its config.json" if base.weights.startswith(hub.SCHEME) else ""
     raise BadInput(
-        f"{workdir} trained a part of a model and needs the weights that it began with, "
-        f"{base.weights} with SHA-256 {base.sha256}: {'; '.join(problems)}. Put them back, or into "
-        f"{workdir} under the name {Path(base.weights).name}."
+        f"{workdir} trained a part of a model and needs the weights that it began with, with "
+        f"SHA-256 {base.sha256}: {'; '.join(problems)} Put them back, or into {workdir} under the "
+        f"name {name}{beside}."
     )
+
+
+def _name(weights: str) -> str:
+    """Returns the name of the file or run in FILE_OR_RUN."""
+    if weights.startswith(hub.SCHEME):
+        return hub.FILE
+    return Path(urllib.parse.urlsplit(weights).path if "://" in weights else weights).name
 
 
 def completed(
@@ -152,7 +161,7 @@ def completed(
         raise BadInput(
             f"{run.workdir} lacks {step_folders.BASE_FILE} in step {run.step}; give another step."
         )
-    place = found(origin, run.workdir)
+    place = found(origin, run.workdir).weights
     cfg = variants.of(saved.model, params["head"]["kernel"].shape[-1] if "head" in params else 0)
     below = loading.read_weights(place, heads=saved.model.heads, shapes_only=shapes_only, own=cfg)
     shown = images_lib.of(saved.data)

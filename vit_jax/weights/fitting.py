@@ -16,12 +16,11 @@ import numpy as np
 
 from vit_jax import tree
 from vit_jax.errors import BadInput
-from vit_jax.models import posemb
+from vit_jax.models import partial, posemb
 from vit_jax.weights.architecture import PIXEL_KERNELS
 from vit_jax.weights.formats.name_table import Flat
 
 Grid = tuple[int, int]  # rows and columns of patches
-_OF_OBJECTIVE = re.compile(r"mask_token|patch_head/.*|objective/.*")  # only pre-training has these
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,9 +122,7 @@ def _fates(
     on_pixels = next((name for name in PIXEL_KERNELS if name in shapes), "")
 
     def fresh(name: str) -> bool:
-        return fresh_head and (
-            name.startswith(("head/", "dist_head/")) or _OF_OBJECTIVE.fullmatch(name) is not None
-        )
+        return fresh_head and partial.starts_anew(name)
 
     for name, shape in shapes.items():
         have = flat[name].shape if name in flat else None
@@ -153,7 +150,7 @@ def _fates(
                     "(--config.data.channels)"
                 )
     for name in sorted(set(flat) - set(shapes)):
-        if name.startswith("pre_logits/") or _OF_OBJECTIVE.fullmatch(name) or fresh(name):
+        if name.startswith("pre_logits/") or partial.OF_OBJECTIVE.fullmatch(name) or fresh(name):
             fate.append((name, "unused", f"{flat[name].shape}"))
         else:
             wrong.append(f"  unexpected   {name} {flat[name].shape}")

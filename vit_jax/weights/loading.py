@@ -48,6 +48,13 @@ class Run:
     workdir: Path
     step: int
 
+    @property
+    def spelled(self) -> str:
+        """A text that names the run and its step, from any folder."""
+        folder = str(self.workdir.absolute())
+        name = f"{folder}@{self.step}"
+        return name if not storage.is_dir(storage.path(name)) else f"{folder}/@{self.step}"
+
 
 def find_run(text: str) -> Run | None:
     """Returns the run that FILE_OR_RUN names; None if it names a file.
@@ -243,6 +250,7 @@ def fit(
 
     `channels` are those of the images; 0 means those that the weights were made for.
     """
+    _check_none_added(weights)
     target, grids = _target(weights, cfg, size, channels)
     return fitting.fit(weights.flat, target, **grids, fresh_head=fresh_head)
 
@@ -269,8 +277,17 @@ def ordinary(weights: Weights, size: tuple[int, int]) -> tuple[variants.Config, 
 
 def check_fit(weights: Weights, cfg: variants.Config, size: tuple[int, int], channels: int) -> None:
     """Raises BadInput where `fit` would, with a new head; `weights` may be shapes only."""
+    _check_none_added(weights)
     target, grids = _target(weights, cfg, size, channels)
     fitting.plan_fit(weights.flat, target, **grids)
+
+
+def _check_none_added(weights: Weights) -> None:
+    if any(map(partial.is_added, weights.flat)):
+        raise BadInput(
+            "these weights have adapters, which no other run can begin with; give the weights that "
+            f"they were trained beside, {weights.trained['base']}."
+        )
 
 
 def _target(

@@ -14,9 +14,10 @@ from typing import Any
 import jax
 import numpy as np
 
+from vit_jax import tree
 from vit_jax.errors import BadInput
 from vit_jax.inference.export.forward import Call, Forward
-from vit_jax.models import variants
+from vit_jax.models import partial, variants
 from vit_jax.weights import convert, loading
 from vit_jax.weights.formats.json_config import Images
 
@@ -30,6 +31,11 @@ def expressed(name: str, cfg: variants.Config, forward: Forward, images: Images)
     Raises:
       BadInput: the format cannot hold the model; the message names formats that can.
     """
+    if any(partial.is_added(path) for path, _ in tree.leaves_with_paths(forward.params)):
+        raise BadInput(
+            f"{name}: adapters have no place in a file of weights; `vit_jax export` with "
+            "--format=stablehlo or savedmodel holds them."
+        )
     rows, columns = variants.grid(cfg, *forward.size)
     square = math.isqrt(rows * columns) ** 2 == rows * columns  # a number that files mean as such
     if rows != columns and cfg.TILED and (name in PEER or square):

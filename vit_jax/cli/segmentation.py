@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -98,7 +98,9 @@ def predict(args: argparse.Namespace) -> int:
     arguments.write(folder / "classes.txt", "".join(lines).encode(errors="surrogateescape"))
     log.info("%d images: %s", len(paths) - len(bad), args.out)
     if len(bad) == len(paths):
-        raise BadInput(f"none of {len(paths)} images can be read, first: {next(iter(bad.values()))}")
+        raise BadInput(
+            f"none of {len(paths)} images can be read, first: {next(iter(bad.values()))}"
+        )
     arguments.check_all_read(bad, len(paths))
     return 0
 
@@ -146,7 +148,7 @@ def evaluate(args: argparse.Namespace) -> "Segmented":
             waiting.append((example, image, own_class[mask]))
             yield image
 
-    worst: list[tuple[float, int, Any]] = []
+    worst: list[tuple[float, int, tuple[str, float, np.ndarray, np.ndarray, np.ndarray]]] = []
     with console.bar("images") as progress:
         for done, predicted in enumerate(model.of_images(images()), 1):
             example, image, mask = waiting.pop(0)
@@ -159,8 +161,8 @@ def evaluate(args: argparse.Namespace) -> "Segmented":
     if not pixels.counts_YY.any():
         raise BadInput(f"no pixel of {opened.spec}, split {name}, has a class.")
     cases = [
-        segmentation_page.case(e, m, show.visible(image), *masks, palette)
-        for _, _, (e, m, image, *masks) in sorted(worst, reverse=True)
+        segmentation_page.case(e, m, show.visible(image), mask, predicted, palette)
+        for _, _, (e, m, image, mask, predicted) in sorted(worst, reverse=True)
     ]
     return segmentation_page.Segmented(
         args.weights, args.data or opened.spec, name, "whole" if args.whole else "windows",
@@ -192,13 +194,15 @@ def _examples(split: "Split", channels: int) -> Iterator[tuple[str, np.ndarray, 
         if "mask" not in fields:
             raise BadInput(f"{split.name(index)} has no mask; give --data=masks:PATH.")
         try:
-            image = read_image(fields["image"])
-            image = op.in_python(image) if isinstance(image, bytes) else image
-            mask = read_image(fields["mask"])
-            problem = fault(mask, image.shape[:2])
+            stored = read_image(fields["image"])
+            image = op.in_python(stored) if isinstance(stored, bytes) else stored
+            mask = np.asarray(read_image(fields["mask"]))
+            if problem := fault(mask, image.shape[:2]):
+                raise decode.BadImage(problem)
         except (decode.BadImage, OSError) as e:
-            problem = getattr(e, "strerror", None) or str(e)
-        if problem:
+            reason = getattr(e, "strerror", None) or str(e)
             place = getattr(fields["mask"], "path", "its mask")
-            raise BadInput(f"{split.name(index)} with {place}: {problem}; correct one of them.")
+            raise BadInput(
+                f"{split.name(index)} with {place}: {reason}; correct one of them."
+            ) from e
         yield split.name(index), image, mask

@@ -36,8 +36,8 @@ def evaluate(
       total: sums of each batch -> metrics, see `Objective.total`.
 
     Returns:
-      The metrics of all parts together: `top1`, `top5`, `loss` and `examples` for classes. With parts,
-      also the result of `robustness.corruption_errors`; with an evaluator, also its metrics.
+      The metrics of all parts together: `top1`, `top5`, `loss` and `examples` for classes. With
+      parts, also the result of `robustness.corruption_errors`; with an evaluator, also its metrics.
     """
     measured: dict[str, list[Any]] = {}
     scores: list[Any] = []

@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from vit_jax import sharding, tree
+from vit_jax import sharding
 from vit_jax.build import objectives, program
 from vit_jax.checkpoints import step_folders
 from vit_jax.config import images as images_lib
@@ -177,7 +177,9 @@ def is_segmentation(text: str) -> bool:
     return config.objective.partition("(")[0] == "segmentation"
 
 
-def open_run(text: str, image_size: tuple[int, int] | None = None, whole: bool = False) -> Segmenter:
+def open_run(
+    text: str, image_size: tuple[int, int] | None = None, whole: bool = False
+) -> Segmenter:
     """Loads a run for which `is_segmentation` is true, onto all devices of this process.
 
     Args:

@@ -75,7 +75,11 @@ def case(
     rows, columns = mask.shape
     scale = min(1.0, _WIDTH / columns)
     sides = max(1, round(columns * scale)), max(1, round(rows * scale))
-    three = [image, colours.overlay(image, mask, palette), colours.overlay(image, predicted, palette)]
+    three = [
+        image,
+        colours.overlay(image, mask, palette),
+        colours.overlay(image, predicted, palette),
+    ]
     small = [np.asarray(Image.fromarray(one).resize(sides)) for one in three]
     return Case(example, miou, colours.png(np.concatenate(small, axis=1)))
 

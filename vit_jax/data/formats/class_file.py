@@ -140,7 +140,7 @@ def _of_lines(text: str) -> list[_Entry]:
 def _of_line(line: str) -> _Entry:
     """Reads the numbers before and after a name: a value, a colour, or a value and a colour."""
     line = re.sub(
-        r"#([0-9a-fA-F]{6})\b", lambda m: " %d %d %d" % (*bytes.fromhex(m[1]),), line
+        r"#([0-9a-fA-F]{6})\b", lambda m: " {} {} {}".format(*bytes.fromhex(m[1])), line
     )  # as r g b
     parts = re.split(r"[,;:\t]+|\s+", line) if re.search(r"\d", line) else [line]
     parts = [part.strip("\"'()[] ") for part in parts]
@@ -176,7 +176,9 @@ def _of_json(content: Any) -> list[_Entry]:
     entries = []
     for one in content:
         if isinstance(one, dict):
-            value = next((one[k] for k in ("id", "value", "label") if isinstance(one.get(k), int)), None)
+            value = next(
+                (one[k] for k in ("id", "value", "label") if isinstance(one.get(k), int)), None
+            )
             colour = one.get("color", one.get("colour"))
             entries.append(_Entry(str(one.get("name", "")), value, _colour(colour)))
         else:
@@ -213,7 +215,9 @@ def _classes(entries: Sequence[_Entry]) -> Classes:
         if entry.name in names and not (numbered or entry.colour):
             raise ValueError(f"the name {entry.name!r} stands twice")
         if not 0 <= value <= LARGEST:
-            raise ValueError(f"{entry.name} has the number {value}, and 0 to {LARGEST} are possible")
+            raise ValueError(
+                f"{entry.name} has the number {value}, and 0 to {LARGEST} are possible"
+            )
         if entry.colour and max(entry.colour) > 255:
             raise ValueError(f"{entry.name} has the colour {entry.colour}, and 255 is the largest")
         if value in of_value:

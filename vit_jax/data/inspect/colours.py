@@ -21,7 +21,7 @@ _GOLDEN = 0.618033988749895  # of a turn: hues stay apart, however many there ar
 
 
 def palette(count: int) -> np.ndarray:
-    """Returns a colour for each class, uint8 [count, 3]; a class keeps its colour as more follow."""
+    """Returns a colour for each class, uint8 [count, 3]; more classes do not change the first."""
     more = [
         colorsys.hsv_to_rgb(n * _GOLDEN % 1, (0.9, 0.6)[n % 2], (0.95, 0.65, 0.8)[n % 3])
         for n in range(max(0, count - len(FIRST)))

@@ -205,15 +205,21 @@ def _without_shared(names: Sequence[str], prefix: bool) -> Callable[[_File], str
 
     What is shared begins, or ends, at a character that is neither a letter nor a digit.
     """
-    end = os.path.commonprefix([name[::-1] for name in names])[::-1]
+    end = _begin([name[::-1] for name in names])[::-1]
     end = end[match.start() :] if (match := re.search(r"[\W_]", end)) else ""
-    begin = os.path.commonprefix(list(names)) if prefix else ""
+    begin = _begin(names) if prefix else ""
     begin = match[0] if (match := re.match(r".*[\W_]|[A-Za-z]+", begin)) else ""
 
     def cut(file: _File) -> str:
         return file.place[-1].removesuffix(end).removeprefix(begin)
 
     return cut
+
+
+def _begin(names: Sequence[str]) -> str:
+    """Returns the characters with which all names begin."""
+    low, high = min(names), max(names)
+    return low[: next((i for i, c in enumerate(low) if high[i : i + 1] != c), len(low))]
 
 
 # ---------------------------------------------------------------- reading

@@ -69,7 +69,7 @@ class Linear(nn.Module):
 
 
 class Upsampling(nn.Module):
-    """Doubles the grid twice by transposed convolutions with LayerNorm and GELU; then classifies."""
+    """Doubles the grid twice by transposed convolutions with LayerNorm and GELU, and classifies."""
 
     classes: int
     width: int

@@ -13,16 +13,19 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from vit_jax.models.attention import ATTENTION_AXES, Attention
+from vit_jax.models.attention import Attention
 from vit_jax.models.layers import MLP_AXES, Mlp, dropout, layer_norm
 from vit_jax.sharding import Axes
 
 Kind = Literal["linear", "mask_transformer", "upsampling"]
 KINDS: tuple[str, ...] = ("linear", "mask_transformer", "upsampling")
 
-# Heads are small: only their feature axes are split, as those of the backbone are.
+# Heads are small, and may have one attention head: that axis is not split.
 AXES: Axes = {
-    **{rf"objective/decoder_\d+/attn/{path}": axes for path, axes in ATTENTION_AXES.items()},
+    r"objective/decoder_\d+/attn/(query|key|value)/kernel": ("embed", None, None),
+    r"objective/decoder_\d+/attn/(query|key|value)/bias": (None, None),
+    r"objective/decoder_\d+/attn/out/kernel": (None, None, "embed"),
+    r"objective/decoder_\d+/attn/out/bias": (None,),
     **{rf"objective/decoder_\d+/{path}": axes for path, axes in MLP_AXES.items()},
     r"objective/(decoder_\d+/)?\w*norm(_\d)?/(scale|bias)": (None,),
     r"objective/class_tokens": (None, None, "embed"),

@@ -122,7 +122,8 @@ def _of_colours(colours: np.ndarray, classes: Classes) -> np.ndarray:
 
 def _first(unknown: np.ndarray, values: np.ndarray) -> tuple[int, str]:
     row, column = np.argwhere(unknown)[0].tolist()
-    return int(values[row, column]), f"{unknown.sum()}, first at row {row}, column {column}"
+    value = int(values[row, column])
+    return value, f"{(values == value).sum()}, first at row {row}, column {column}"
 
 
 def _ranges(numbers: list[int]) -> str:

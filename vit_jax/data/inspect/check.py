@@ -8,6 +8,7 @@ Start from `check_images`.
 
 import collections
 import dataclasses
+import functools
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -86,7 +87,7 @@ def check_images(
             read, mask_of = split.image_reader(), _mask_reader(split)
             checked = _ordered(
                 threads,
-                lambda i, read=read, mask_of=mask_of: _examined(op, read, mask_of, i, len(counts)),
+                functools.partial(_examined, op, read, mask_of, len(counts)),
                 range(len(split)),
                 16 * workers,
             )
@@ -98,8 +99,8 @@ def check_images(
                 done += 1
                 progress(done, total)
     names = (*source.classes, "(no class)") if counts.any() else ()
-    masks = [(n, *row) for n, row in zip(names, counts.tolist(), strict=bool(names))]
-    return Report(total, len(source.classes), tuple(bad), tuple(masks))
+    masks = tuple((n, int(counts[k, 0]), int(counts[k, 1])) for k, n in enumerate(names))
+    return Report(total, len(source.classes), tuple(bad), masks)
 
 
 def _images(source: Source) -> list[Split]:
@@ -133,7 +134,7 @@ def _mask_reader(split: Split) -> Callable[[int], Any] | None:
 
 
 def _examined(
-    op: decode.Decode, read: Any, mask_of: Any, index: int, counts: int
+    op: decode.Decode, read: Any, mask_of: Any, counts: int, index: int
 ) -> tuple[str, np.ndarray | None]:
     """Returns why an example is bad, or "", and the pixels of each class, int64 [counts]."""
     mask = None

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from interrupted_runs import assert_equal, cut
 from PIL import Image
 
 from vit_jax.cli.main import main
@@ -22,6 +23,8 @@ SHORT = (
     "--config.report.page=false", "--config.report.writers=()", "--config.data.workers=2",
     "--config.data.train_ops=decode|resize({size})|flip_lr", "--config.evals.val.every=3 steps",
 )  # fmt: skip
+
+SMALL = [f"--config.model.{k}" for k in ("width=32", "depth=2", "mlp=32", "heads=2")]
 
 
 def masks_folder(root: Path, count: int = 10) -> Path:
@@ -42,6 +45,11 @@ def masks_folder(root: Path, count: int = 10) -> Path:
             Image.fromarray(array.astype(np.uint8)).save(folder / f"{number}.{ending}")
     (root / "classes.txt").write_text("\n".join(NAMES))
     return root
+
+
+def read(path) -> np.ndarray:
+    with Image.open(path) as picture:
+        return np.asarray(picture)
 
 
 def commands() -> list[list[str]]:
@@ -71,66 +79,62 @@ def test_commands_of_the_page(tmp_path, monkeypatch, capsys, digits_run):
 
     assert main(predict) == 0
     for path in (data / "images/test").iterdir():
-        picture = Image.open(f"runs/predicted/masks/{path.stem}.png")
-        assert picture.size == Image.open(path).size
-        assert picture.mode == "P"
-        assert np.asarray(picture).max() < len(NAMES)
-        assert Image.open(f"runs/predicted/overlays/{path.stem}.png").size == picture.size
+        with Image.open(f"runs/predicted/masks/{path.stem}.png") as picture:
+            assert picture.mode == "P"
+            assert np.asarray(picture).max() < len(NAMES)
+            assert np.asarray(picture).shape == read(path).shape[:2]
+        assert read(f"runs/predicted/overlays/{path.stem}.png").shape == read(path).shape
     assert "1 house " in Path("runs/predicted/classes.txt").read_text()
 
     assert main(evaluate) == 0
     measured = json.loads(Path("runs/seg_evaluation/evaluation.json").read_text())
     counts = np.array(measured["confusion"])
-    true = [np.asarray(Image.open(path)) for path in sorted((data / "masks/test").iterdir())]
+    true = [read(path) for path in sorted((data / "masks/test").iterdir())]
     assert counts.sum() == sum((mask < 255).sum() for mask in true)
     files = [f"runs/predicted/masks/{p.name}" for p in sorted((data / "masks/test").iterdir())]
-    guesses = [np.asarray(Image.open(path)) for path in files]
+    guesses = [read(path) for path in files]
     right = sum((a == b).sum() for a, b in zip(true, guesses, strict=True))
     assert np.diag(counts).sum() == right  # predict and evaluate see the same
     assert measured["classes"][3]["iou"] in (None, 0.0)
     assert "data:image/png" in Path("runs/seg_evaluation/evaluation.html").read_text()
     assert main([*evaluate, "--whole"]) == 0
+    refused(tmp_path, data, train, capsys)
+
+
+def refused(tmp_path, data, train, capsys):
+    """What is refused, each with its file."""
+    run = "runs/seg"
+    fresh = [word for word in train if "workdir" not in word and "source" not in word]
+    assert main([*fresh, *SHORT, "--workdir=runs/other", "--config.data.source=digits"]) == 2
+    assert "no mask" in capsys.readouterr().err
+    assert main(["predict", run, f"{data}/images/test"]) == 2
+    assert "--out=FOLDER" in capsys.readouterr().err
+    broken = tmp_path / "broken.png"
+    broken.write_bytes(b"no image")
+    assert main(["predict", run, str(broken), f"{data}/images/test/4.jpg", "--out=runs/out"]) == 2
+    assert "broken.png" in capsys.readouterr().err
+    assert Path("runs/out/masks").exists()
+    Image.fromarray(np.zeros((3, 3), np.uint8)).save(data / "masks/test/4.png")
+    assert main(["evaluate", run, "--out=runs/e"]) == 2
+    assert "masks/test/4.png" in capsys.readouterr().err
+    for path in (data / "masks/train").iterdir():
+        Image.fromarray(np.full(read(path).shape, 77, np.uint8)).save(path)
+    source = f"--config.data.source=masks:{data}"
+    assert main([*fresh, *SHORT, "--workdir=runs/other", source]) == 2
+    error = capsys.readouterr().err
+    assert "masks/train" in error
+    assert "77" in error
+    assert "Traceback" not in error
 
 
 @pytest.mark.integration
-def test_crashed_run_continues_bit_for_bit(tmp_path, digits_run):
+def test_crashed_run_continues_bit_for_bit(tmp_path):
     data, whole = masks_folder(tmp_path / "data"), tmp_path / "whole"
-    recipe = f"--config={ROOT}/configs/segment.py:head=mask_transformer,backbone=full"
+    recipe = f"--config={ROOT}/configs/segment.py:head=mask_transformer,backbone=full,model=Ti/8"
     command = ["train", recipe, f"--config.data.source=masks:{data}", *SHORT]
-    command += [f"--config.init={digits_run}", "--config.checkpoint.every=2 steps"]
+    command += ["--config.checkpoint.every=2 steps", *SMALL]
     command += ["--config.checkpoint.keep_last=3", "--config.model.drop_path=0.1"]
     assert main([*command, f"--workdir={whole}"]) == 0
     cut(whole, tmp_path / "cut")
     assert main([*command, f"--workdir={tmp_path}/cut"]) == 0
     assert_equal(whole, tmp_path / "cut")
-
-
-@pytest.mark.integration
-def test_what_the_commands_refuse(tmp_path, capsys, digits_run):
-    data = masks_folder(tmp_path / "data")
-    run = tmp_path / "run"
-    recipe = ["train", f"--config={ROOT}/configs/segment.py", f"--config.init={digits_run}"]
-    command = [*recipe, f"--workdir={run}", *SHORT]
-    assert main([*command, "--config.data.source=digits"]) == 2
-    assert "no mask" in capsys.readouterr().err
-    assert main([*command, f"--config.data.source=masks:{data}", "--config.length=1 steps"]) == 0
-    capsys.readouterr()
-    assert main(["predict", str(run), f"{data}/images/test"]) == 2
-    assert "--out=FOLDER" in capsys.readouterr().err
-    broken = tmp_path / "broken.png"
-    broken.write_bytes(b"no image")
-    out = f"--out={tmp_path}/out"
-    assert main(["predict", str(run), str(broken), f"{data}/images/test/4.jpg", out]) == 2
-    assert "broken.png" in capsys.readouterr().err
-    assert (tmp_path / "out/masks").exists()
-    Image.fromarray(np.zeros((3, 3), np.uint8)).save(data / "masks/test/4.png")
-    assert main(["evaluate", str(run), f"--out={tmp_path}/e"]) == 2
-    assert "masks/test/4.png" in capsys.readouterr().err
-    for path in (data / "masks/train").iterdir():
-        Image.fromarray(np.full(Image.open(path).size[::-1], 77, np.uint8)).save(path)
-    other = [*recipe, f"--workdir={tmp_path}/other", *SHORT]
-    assert main([*other, f"--config.data.source=masks:{data}"]) == 2
-    error = capsys.readouterr().err
-    assert "masks/train" in error
-    assert "77" in error
-    assert "Traceback" not in error

@@ -15,6 +15,8 @@ from PIL import Image
 from test_train_step import HALF, KEY, rules_of
 
 from vit_jax import sharding
+from vit_jax.build import program
+from vit_jax.config import images as images_lib
 from vit_jax.config import load as config_lib
 from vit_jax.data.inspect import colours
 from vit_jax.data.numpy_ops import resize
@@ -139,6 +141,21 @@ def test_classes_that_never_occur_do_not_lower_the_mean():
     found = segmentation.figures(np.array([[4, 0, 1], [0, 3, 0], [0, 0, 0]]))
     np.testing.assert_allclose(found.iou, [0.8, 1, 0])  # predicted, though it never occurs
     assert segmentation.figures(np.zeros((2, 2), int)).miou == 0
+
+
+def test_head_sees_maps_of_several_grids():
+    """The stages of a BiT, as a run calls it; the coarse one is resized to the fine one."""
+    objective = Segmentation(levels=2, classes=CLASSES)
+    cfg = objective.model(tiny.bit())
+    network = program.network(variants.make(cfg), images_lib.Images((33, 47), 3, HALF, HALF))
+    params, image = tiny.shapes(cfg), jax.ShapeDtypeStruct((2, 33, 47, 3), jnp.float32)
+    maps = jax.eval_shape(lambda p, x: network.apply(p, x, train=False), params, image)
+    assert len({x.shape for x in maps}) == 2
+    grid = jax.eval_shape(segmentation.joined, maps)
+    assert grid.shape == (*maps[0].shape[:3], sum(x.shape[3] for x in maps))
+    coarse = jnp.arange(2.0).reshape(1, 1, 2, 1)
+    found = segmentation.joined((jnp.zeros((1, 2, 4, 1)), coarse))
+    np.testing.assert_allclose(found[0, 0, :, 1], [0, 0.25, 0.75, 1])
 
 
 def test_frozen_backbone_has_no_gradient():

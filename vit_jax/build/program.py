@@ -368,8 +368,8 @@ def _optimizer(
 def network(model: variants.Model, images: images_lib.Images) -> Network:
     """Returns a model as objectives call it."""
 
-    def apply(params: Any, images: jax.Array, **options: Any) -> jax.Array:
-        return jnp.asarray(model.apply({"params": params}, images, **options))
+    def apply(params: Any, images: jax.Array, **options: Any) -> Any:
+        return jax.tree.map(jnp.asarray, model.apply({"params": params}, images, **options))
 
     return Network(apply, images.mean, images.std)
 

@@ -308,7 +308,7 @@ def open_voc(rest: str, options: Any) -> _Opened:
         classes = class_file.read(class_file.find(root, options.label_names, key))
     pairs, missing = dict[str, list[tuple[str, str]]](), list[str]()
     for split, path in wanted.items():
-        names = path.read_text().split() if path.is_file() else []
+        names = path.read_text(encoding="utf-8").split() if path.is_file() else []
         both = [(f"JPEGImages/{n}.jpg", f"SegmentationClass/{n}.png") for n in sorted(names)]
         missing += [p for pair in both for p in pair if not (root / p).is_file()]
         if both:

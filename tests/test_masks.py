@@ -113,7 +113,7 @@ COLOURED = "a 9 9 9\nb 200 0 0\nc 0 0 200\nvoid 0 0 0"
         ("1 a\n2 b\n3 c", encoded(np.where(LABELS < 0, 0, LABELS + 1).astype(np.uint8))),
         (COLOURED, encoded(RGB)),
         (COLOURED, encoded(np.dstack([RGB, np.full((2, 3), 255, np.uint8)]))),
-        (COLOURED, encoded(GRAY % 4, "P", [*COLOURS, [0, 0, 0]])),
+        (COLOURED, encoded(3 - GRAY % 4, "P", [[0, 0, 0], *COLOURS[::-1]])),
         ("0 a 9 9 9\n1 b 200 0 0\n2 c 0 0 200", encoded(GRAY, "P", COLOURS[::-1])),
     ],
 )

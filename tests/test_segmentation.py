@@ -303,6 +303,7 @@ def test_void_counts_nowhere():
     pixels.add(mask, np.where(mask < 0, 1, 0))
     np.testing.assert_array_equal(pixels.counts_YY, [[200, 0], [0, 0]])
     assert pixels.boundary_iou[0] == 1
+    assert pixels.either_Y[1] == 0
 
 
 def test_index_png_has_classes_and_their_colours():

@@ -37,7 +37,6 @@ _MASKS = (
 )
 # Masks that stand beside others of the same image; the first kind that is there is read.
 _PREFERRED = ("labelTrainIds", "labelIds")
-_OTHERS = re.compile(r"(_color|_instanceIds|_instanceTrainIds)$")
 _BESIDE = re.compile(r"[_\-.](mask|masks|label|labels|seg|gt|annotation|l)$", re.IGNORECASE)
 _LAYOUT = (
     "expected PATH/images and PATH/masks with files of the same names, with folders train and val "
@@ -122,7 +121,6 @@ def _sorted_files(root: Path) -> tuple[list[_File], list[_File], list[str]]:
         if preferred := [file for file in masks if file.place[-1].endswith(ending)]:
             masks = preferred
             break
-    masks = [file for file in masks if not _OTHERS.search(file.place[-1])]
     return images, masks, [file.path for file in others]
 
 

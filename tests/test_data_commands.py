@@ -405,7 +405,7 @@ def test_sheet_shows_masks_and_boxes():
     pipe = pictures.batches(split, image_size=8, fields=None)
     page = Image.open(io.BytesIO(show.sheet(pipe, ["a"], source="a", chain="", rows=1, columns=2)))
     colours = {colour: count for count, colour in page.getcolors(1 << 16)}
-    blue, orange = colours.FIRST[1].astype(int), colours.FIRST[0].astype(int)
+    blue, orange = FIRST[1].astype(int), FIRST[0].astype(int)
     tile = 224 * 224
     assert colours[tuple((100 + blue) // 2)] == tile * 6 // 8
     assert colours[tuple(orange)] == 2 * 2 * (168 + 112) - 4 * 4  # a frame, two pixels wide

@@ -19,6 +19,7 @@ from vit_jax.cli import main
 from vit_jax.data import splits
 from vit_jax.data.catalog import downloads, prepared
 from vit_jax.data.inspect import check, show
+from vit_jax.data.inspect.colours import FIRST
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.ops import decode
 from vit_jax.data.sources import registry as sources

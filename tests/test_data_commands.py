@@ -19,6 +19,7 @@ from vit_jax.cli import main
 from vit_jax.data import splits
 from vit_jax.data.catalog import downloads, prepared
 from vit_jax.data.inspect import check, show
+from vit_jax.data.inspect.colours import FIRST
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.ops import decode
 from vit_jax.data.sources import registry as sources
@@ -293,7 +294,8 @@ def test_an_error_that_quotes_bytes_is_a_reason():
     def read(index):
         raise UnicodeDecodeError("utf-8", b"record \xff is damaged", 7, 8, "invalid start byte")
 
-    assert check._reason(decode.Decode(), read, 0) == "cannot be read: record \ufffd is damaged"
+    reason, _ = check._examined(decode.Decode(), read, None, 2, 0)
+    assert reason == "cannot be read: record \ufffd is damaged"
 
 
 def test_progress_counts_every_image(folder):
@@ -404,7 +406,7 @@ def test_sheet_shows_masks_and_boxes():
     pipe = pictures.batches(split, image_size=8, fields=None)
     page = Image.open(io.BytesIO(show.sheet(pipe, ["a"], source="a", chain="", rows=1, columns=2)))
     colours = {colour: count for count, colour in page.getcolors(1 << 16)}
-    blue, orange = show._COLOURS[1], show._COLOURS[0]
+    blue, orange = FIRST[1].astype(int), FIRST[0].astype(int)
     tile = 224 * 224
     assert colours[tuple((100 + blue) // 2)] == tile * 6 // 8
     assert colours[tuple(orange)] == 2 * 2 * (168 + 112) - 4 * 4  # a frame, two pixels wide

@@ -76,7 +76,9 @@ def test_the_order_is_that_of_tensorflow(data, seed):
 
 CHAINS = (
     "resize(40)", "resize((21, 71))", "resize(40, antialias=True)", "resize_small(24)",
-    "resize_small(24, antialias=False)", "resize_small((80, 20))", "central_crop(16)",
+    "resize_small(24, antialias=False)", "resize_inside(24)", "resize_inside((9, 40))|pad((9, 40))",
+    "scale_jitter((20, 30))", "scale_jitter(24, smallest=0.5, largest=1.5, covers=True)",
+    "resize_small((80, 20))", "central_crop(16)",
     "bv_resize(40)", "bv_resize_small(24)", "bv_resize_small(90)", "random_crop((16, 9))",
     "inception_crop(32)", "flip_lr", "shift(5)", "affine(degrees=30, scale=0.2, shift=3)",
     "color_jitter(0.4, 0.4, 0.4)", "color_jitter(0.4, 0.4, 0.2, 0.1, probability=0.8)",

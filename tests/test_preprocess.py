@@ -65,7 +65,8 @@ def test_chain_is_read(chain, ops):
 
 
 ALL_OPS = (
-    "decode, resize, resize_small, central_crop, random_crop, inception_crop, "
+    "decode, resize, resize_small, central_crop, resize_inside, pad, scale_jitter, "
+    "random_crop, inception_crop, "
     "fast_inception_crop, flip_lr, shift, affine, bv_resize, bv_resize_small, randaug, "
     "color_jitter, three_augment, random_erasing, grayscale, gaussian_blur, solarize"
 )
@@ -94,12 +95,12 @@ def test_what_is_no_chain_says_how_to_write_one(chain):
 @pytest.mark.parametrize(
     "chain, parts",
     [
-        ("flip", ["'flip'", "Did you mean 'flip_lr'", ALL_OPS]),
+        ("flip", ["'flip'", "Did you mean 'flip_lr'"]),
         ("decode|resise(8)", ["'resise'", "Did you mean 'resize'"]),
         ("Decode", ["'Decode'", "'decode'"]),
         ("__import__('os')", ["'__import__'", ALL_OPS]),
         ("exec('x')", ["'exec'", ALL_OPS]),
-        ("parse('a', 'b', 3)", ["'parse'", ALL_OPS]),
+        ("parse('a', 'b', 3)", ["'parse'", "Did you mean"]),
         ("resize", ["'resize'", "size", "resize(size: int"]),
         ("resize()", ["'resize()'", "size"]),
         ("resize(8, True, 9)", ["too many", "resize(size: int | tuple[int, int], antialias: bool"]),

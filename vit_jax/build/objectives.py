@@ -20,7 +20,10 @@ from vit_jax.models import variants
 from vit_jax.step.objective import Objective
 
 # Name in `objective` -> class. `auto` stands for the two that have sections of their own.
-OBJECTIVES = {"contrastive": "vit_jax.step.contrastive:Contrastive"}
+OBJECTIVES = {
+    "contrastive": "vit_jax.step.contrastive:Contrastive",
+    "segmentation": "vit_jax.step.segmentation:Segmentation",
+}
 _SECTIONS = ("loss", "masked", "mixup")  # every objective uses some of them, or none
 _HEAD = ("model.representation", "model.head_bias")  # keys of the head on classes
 
@@ -33,6 +36,7 @@ def make(config: sections.Config, cfg: variants.Config) -> Objective:
         key is set that has no use with it.
     """
     objective = _auto(config, cfg) if config.objective == "auto" else _named(config.objective)
+    objective = objective.for_classes(cfg.classes)
     if config.objective != "auto" or not objective.LABELLED:
         _check_unused(config, objective)
     return objective

@@ -356,8 +356,8 @@ def _step_flops(objective: Objective, cfg: variants.Config, images: images_lib.I
 def network(model: variants.Model, images: images_lib.Images) -> Network:
     """Returns a model as objectives call it."""
 
-    def apply(params: Any, images: jax.Array, **options: Any) -> jax.Array:
-        return jnp.asarray(model.apply({"params": params}, images, **options))
+    def apply(params: Any, images: jax.Array, **options: Any) -> Any:
+        return jax.tree.map(jnp.asarray, model.apply({"params": params}, images, **options))
 
     return Network(apply, images.mean, images.std)
 

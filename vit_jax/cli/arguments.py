@@ -110,10 +110,10 @@ def data(parser: argparse.ArgumentParser) -> None:
 
 def check_image_size(args: argparse.Namespace) -> None:
     """Raises BadInput for an `--image_size` that is not a size."""
-    _image_size(args)
+    image_size(args)
 
 
-def _image_size(args: argparse.Namespace) -> tuple[int, int] | None:
+def image_size(args: argparse.Namespace) -> tuple[int, int] | None:
     """Returns the rows and columns that `--image_size` gives; None without it."""
     from vit_jax.config import images
 
@@ -133,7 +133,7 @@ def open_model(args: argparse.Namespace) -> "Model":
         return inference.open_model(
             args.weights,
             heads=args.heads,
-            image_size=_image_size(args),
+            image_size=image_size(args),
             patch=args.patch,
             names=getattr(args, "names", ""),
         )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from vit_jax.cli import arguments
+from vit_jax.cli import arguments, segmentation
 from vit_jax.errors import BadInput
 
 if TYPE_CHECKING:
@@ -49,21 +49,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"folder for {JSON_FILE} and {PAGE_FILE} (default: evaluation)",
     )
     arguments.names(parser)
+    segmentation.whole(parser)
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
     """Runs the command; returns its exit code."""
     arguments.check_image_size(args)
     page, data = (arguments.writable(os.path.join(args.out, f)) for f in (PAGE_FILE, JSON_FILE))
-    from vit_jax.reports import evaluation_page
+    from vit_jax.reports import evaluation_page, segmentation_page
 
-    with arguments.own_words():
-        evaluated = evaluate(args)
-    arguments.write(
-        data, (json.dumps(evaluation_page.as_json(evaluated), indent=1) + "\n").encode()
-    )
-    arguments.write(page, evaluation_page.page(evaluated).encode())
-    print(evaluation_page.as_text(evaluated))
+    report: Any = evaluation_page
+    if segmentation.is_segmentation(args):
+        report, evaluated = segmentation_page, segmentation.evaluate(args)
+    else:
+        with arguments.own_words():
+            evaluated = evaluate(args)
+    arguments.write(data, (json.dumps(report.as_json(evaluated), indent=1) + "\n").encode())
+    arguments.write(page, report.page(evaluated).encode())
+    print(report.as_text(evaluated))
     log.info("written: %s, %s", data, page)
     return 0
 

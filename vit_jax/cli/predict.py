@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""`vit_jax predict FILE_OR_RUN IMAGE... [--topk=5] [--out=preds.csv]`."""
+"""`vit_jax predict FILE_OR_RUN IMAGE... [--topk=5] [--out=preds.csv | --out=FOLDER]`."""
 
 import argparse
 import csv
@@ -10,7 +10,7 @@ import logging
 import sys
 from typing import Any
 
-from vit_jax.cli import arguments
+from vit_jax.cli import arguments, segmentation
 from vit_jax.errors import BadInput
 
 OVERRIDES = False  # whether --config.key=value may follow
@@ -27,8 +27,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--topk", type=int, default=5, metavar="K", help="classes per image (default: 5)"
     )
     parser.add_argument(
-        "--out", default="", metavar="FILE", help="CSV file to write (default: standard output)"
-    )
+        "--out", default="", metavar="FILE",
+        help="CSV file to write (default: standard output); segmentation: folder for masks",
+    )  # fmt: skip
+    segmentation.whole(parser)
     arguments.names(parser)
 
 
@@ -37,6 +39,8 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     arguments.check_image_size(args)
     if args.topk < 1:
         raise BadInput(f"--topk={args.topk}; give a number of classes from 1 on.")
+    if segmentation.is_segmentation(args):
+        return segmentation.predict(args)
     out = arguments.writable(args.out) if args.out else None
     from vit_jax import console
     from vit_jax.inference import inputs

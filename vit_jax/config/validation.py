@@ -26,7 +26,9 @@ _TAKEN = (
     "looked_at_test",
 )  # names of other metrics and keys of results
 # All metrics of the built-in evaluations; other metrics come from a user's own evaluator.
-MEASURED = re.compile(r"top1|top5|loss|examples|mce|mean_error|error_\w+|\d+shot")
+MEASURED = re.compile(
+    r"top1|top5|miou|pixel_accuracy|loss|examples|mce|mean_error|error_\w+|\d+shot"
+)
 
 
 def check_together(config: sections.Config, evaluated: Sequence[str]) -> None:

@@ -23,6 +23,7 @@ def evaluate(
     params: Any,
     batches: Iterable[tuple[str, dict[str, jax.Array]]],
     evaluator: "custom.Evaluator | None" = None,
+    total: Callable[[Iterable[Any]], dict[str, float | int]] = metrics.total,
 ) -> dict[str, float | int]:
     """Runs over all batches; waits for the device only after the last one.
 
@@ -32,10 +33,11 @@ def evaluate(
       batches: (part, global batch with a mask); part is "" except for ImageNet-C.
       evaluator: a user's own evaluator, which measures all parts together; it needs a step with
         `scores`.
+      total: sums of each batch -> metrics, see `Objective.total`.
 
     Returns:
-      `top1`, `top5`, `loss` and `examples` of all parts together, see `metrics.total`. With parts,
-      also the result of `robustness.corruption_errors`; with an evaluator, also its metrics.
+      The metrics of all parts together: `top1`, `top5`, `loss` and `examples` for classes. With
+      parts, also the result of `robustness.corruption_errors`; with an evaluator, also its metrics.
     """
     measured: dict[str, list[Any]] = {}
     scores: list[Any] = []
@@ -46,7 +48,7 @@ def evaluate(
             scores.append(sums.pop("scores"))
             scores[-2:-1] = jax.device_get(scores[-2:-1])
     measured = jax.device_get(measured)
-    results = metrics.total(itertools.chain.from_iterable(measured.values()))
+    results = total(itertools.chain.from_iterable(measured.values()))
     if evaluator is not None:
         from vit_jax.evaluators import custom
 

@@ -11,13 +11,14 @@ Axes: B batch, H W C image, D representation.
 """
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
 
 from vit_jax.sharding import Axes
+from vit_jax.step import metrics
 from vit_jax.step.state import normalise
 
 PyTree = Any
@@ -69,6 +70,10 @@ class Objective:
     AXES: ClassVar[Axes] = {}
 
     # ------------------------------------------------------------ before the run
+
+    def for_classes(self, classes: int) -> Self:
+        """Returns the objective for data with that many classes, e.g. of pixels or boxes."""
+        return self
 
     def model(self, cfg: Any) -> Any:
         """Returns the configuration of the model to train, made from that of `model`."""
@@ -180,6 +185,15 @@ class Objective:
     def eval_sums(self, network: Network, params: PyTree, kept: PyTree, batch: Batch) -> Sums:
         """Returns sums over the real examples of a batch: `EVALUATED`, and `examples`, int32 [].
 
-        `params` may be the average of the parameters.
+        `params` may be the average of the parameters. With a `total` of its own, an objective may
+        return any sums, such as a confusion matrix.
         """
         raise NotImplementedError
+
+    def total(self, batches: Iterable[Mapping[str, Any]]) -> dict[str, float | int]:
+        """Returns `EVALUATED`, and `examples`, of all batches together.
+
+        Args:
+          batches: the result of `eval_sums` for each batch, on the host.
+        """
+        return metrics.total(batches)

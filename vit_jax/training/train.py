@@ -364,7 +364,8 @@ def measure(run: build.Run, params: Any, kept: Any, name: str) -> dict[str, floa
 
         step, evaluator = run.program.evaluator(name)
         step = functools.partial(step, kept=kept)
-        return classification.evaluate(step, params, run.eval_batches(name), evaluator)
+        batches, total = run.eval_batches(name), run.program.objective.total
+        return classification.evaluate(step, params, batches, evaluator, total)
     from vit_jax.evaluators import fewshot
 
     classify = functools.partial(fewshot.ridge, l2=run.config.fewshot.l2)

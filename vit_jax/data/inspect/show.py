@@ -3,8 +3,9 @@
 
 """Draws a contact sheet: the first training examples as the model sees them, with class names.
 
-Masks are drawn as colours over the image, boxes as frames. Colours follow the number of the class;
-class 0 of a mask, often the background, and pixels without a class stay as they are.
+Masks are drawn as colours over the image, boxes as frames. Colours follow the number of the class.
+Pixels without a class stay as they are, and so does class 0 unless it has a name of its own other
+than background. Examples without labels are named by the classes of their masks.
 
 Start from `sheet`.
 """
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from vit_jax.data.inspect import colours
 from vit_jax.data.pipeline.pipeline import Pipeline
 
 _TILE = 224  # the largest side of an image, in pixels
@@ -24,13 +26,7 @@ _MARGIN = 12
 _FONT = 15  # pixels
 _LINE = 21
 _INK, _PAPER = (20, 20, 20), (255, 255, 255)
-# Of classes, in turn (Okabe and Ito's, which people with any colour vision tell apart).
-_COLOURS = np.array(
-    [
-        [230, 159, 0], [86, 180, 233], [0, 158, 115], [240, 228, 66], [0, 114, 178],
-        [213, 94, 0], [204, 121, 167],
-    ]
-)  # fmt: skip
+_BACKGROUND = re.compile(r"_*background_*|bg", re.IGNORECASE)
 
 
 def visible(images: np.ndarray) -> np.ndarray:
@@ -74,7 +70,7 @@ def sheet(
     for number, pixels in enumerate(visible(batch["image"])):
         x, y = _MARGIN + number % columns * step_x, top + number // columns * step_y
         if "mask" in batch:
-            pixels = _with_mask(pixels, batch["mask"][number])
+            pixels = _with_mask(pixels, batch["mask"][number], classes, batch["labels"][number])
         way = Image.Resampling.NEAREST if high >= len(pixels) else Image.Resampling.LANCZOS
         page.paste(Image.fromarray(pixels).resize((wide, high), way), (x, y))
         if "boxes" in batch:
@@ -84,19 +80,38 @@ def sheet(
             for box, k in zip(batch["boxes"][number] * scale, classes_M, strict=True):
                 if k >= 0 and box[2] > box[0] and box[3] > box[1]:
                     frame = [x + box[0], y + box[1], x + box[2] - 1, y + box[3] - 1]
-                    draw.rectangle(frame, outline=tuple(_COLOURS[k % len(_COLOURS)]), width=2)
+                    draw.rectangle(frame, outline=_colour(int(k)), width=2)
         labels = batch["labels"][number]
+        if "mask" in batch and (labels < 0).all():
+            labels = _by_area(batch["mask"][number])
         draw.text((x, y + high + 2), _shortened(_names(labels, classes), wide, font), _INK, font)
     out = io.BytesIO()
     page.save(out, "PNG")
     return out.getvalue()
 
 
-def _with_mask(pixels: np.ndarray, mask_HW: np.ndarray) -> np.ndarray:
-    """Returns an image with half the colour of each pixel's class; 0 and -1 stay as they are."""
-    colours = _COLOURS[mask_HW % len(_COLOURS)]
-    mixed = (pixels.astype(int) + colours) // 2
-    return np.where(mask_HW[..., None] > 0, mixed, pixels).astype(np.uint8)
+def _with_mask(
+    pixels: np.ndarray, mask_HW: np.ndarray, classes: Sequence[str], labels: np.ndarray
+) -> np.ndarray:
+    """Returns an image with half the colour of each pixel's class.
+
+    Class 0 is painted where masks have the classes of the source, which then has no labels.
+    """
+    named = (labels < 0).all() and not _BACKGROUND.fullmatch(classes[0])
+    shown = mask_HW if named else np.where(mask_HW > 0, mask_HW, -1)
+    return colours.overlay(pixels, shown, colours.palette(int(mask_HW.max(initial=0)) + 1))
+
+
+def _by_area(mask_HW: np.ndarray) -> np.ndarray:
+    """Returns the classes of a mask, those of the most pixels first."""
+    counts = np.bincount(mask_HW[mask_HW >= 0])
+    order = np.argsort(-counts, kind="stable")
+    return order[counts[order] > 0]
+
+
+def _colour(label: int) -> tuple[int, int, int]:
+    red, green, blue = colours.palette(label + 1)[label].tolist()
+    return red, green, blue
 
 
 _Font = ImageFont.FreeTypeFont | ImageFont.ImageFont

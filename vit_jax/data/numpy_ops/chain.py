@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from vit_jax.data.numpy_ops import augment, color, decode, draws, randaugment, resize
+from vit_jax.data.numpy_ops import augment, color, decode, draws, randaugment, resize, scale
 from vit_jax.data.numpy_ops.draws import Seed
 from vit_jax.data.ops import augment as augment_ops
 from vit_jax.data.ops import color as color_ops
@@ -20,7 +20,8 @@ from vit_jax.data.ops import decode as decode_ops
 from vit_jax.data.ops import erasing as erasing_ops
 from vit_jax.data.ops import randaugment as randaugment_ops
 from vit_jax.data.ops import resize as resize_ops
-from vit_jax.data.ops.chain import FIXED, Op
+from vit_jax.data.ops import scale as scale_ops
+from vit_jax.data.ops.chain import FIXED, SIZELESS, Op
 from vit_jax.errors import BadInput
 
 # Class of an op -> (op, image, seed) -> uint8 [H, W, C].
@@ -31,6 +32,9 @@ APPLY: dict[type, Callable[[Any, Any, Seed], np.ndarray]] = {
     resize_ops.CentralCrop: resize.central_crop,
     resize_ops.BvResize: resize.bv_resize,
     resize_ops.BvResizeSmall: resize.bv_resize_small,
+    scale_ops.ResizeInside: scale.resize_inside,
+    scale_ops.Pad: scale.pad,
+    scale_ops.ScaleJitter: scale.scale_jitter,
     augment_ops.RandomCrop: augment.random_crop,
     augment_ops.InceptionCrop: augment.inception_crop,
     crop_ops.FastInceptionCrop: augment.inception_crop,
@@ -63,7 +67,7 @@ def check_files(ops: tuple[Op, ...]) -> None:
     for op in ops:
         if isinstance(op, color_ops.GaussianBlur) and not known:
             raise BadInput(color_ops.SIZELESS)
-        scales = isinstance(op, resize_ops.ResizeSmall | resize_ops.BvResizeSmall)
+        scales = isinstance(op, SIZELESS)
         known |= type(op) not in APPLY or (hasattr(op, "size") and not scales)
 
 

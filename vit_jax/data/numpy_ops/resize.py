@@ -124,7 +124,8 @@ def _truncated(values: np.ndarray) -> np.ndarray:
     return np.clip(values, 0, 255).astype(np.uint8)
 
 
-def _checked(rows: int, columns: int) -> tuple[int, int]:
+def checked_size(rows: int, columns: int) -> tuple[int, int]:
+    """Returns the sides of a result; raises Unsuitable if it would have too many pixels."""
     if rows * columns > MOST_PIXELS:
         raise Unsuitable(f"it would be resized to more than {MOST_PIXELS} pixels")
     return rows, columns
@@ -143,7 +144,7 @@ def resize_small(op: ops.ResizeSmall, image: np.ndarray, _: Seed) -> np.ndarray:
     """
     before = np.array(image.shape[:2], np.float64)
     after = np.rint(before * (np.array(ops.rows_columns(op.size)) / before).max())
-    return resized(image, *_checked(*after.astype(int).tolist()), antialias=op.antialias)
+    return resized(image, *checked_size(*after.astype(int).tolist()), antialias=op.antialias)
 
 
 def central_crop(op: ops.CentralCrop, image: np.ndarray, _: Seed) -> np.ndarray:
@@ -177,7 +178,7 @@ def bv_resize_small(op: ops.BvResizeSmall, image: np.ndarray, _: Seed) -> np.nda
     """
     before = np.array(image.shape[:2], np.float32)
     factor = (np.array(ops.rows_columns(op.size), np.float32) / before).max()
-    rows, columns = _checked(*np.rint(before * factor).astype(int).tolist())
+    rows, columns = checked_size(*np.rint(before * factor).astype(int).tolist())
     if (rows, columns) == image.shape[:2]:
         return image
     values = _areas(columns, image.shape[1]).of_columns(image)

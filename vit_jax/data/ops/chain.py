@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from vit_jax.config import calls
 from vit_jax.config.plugins import Registry
 from vit_jax.data.example import FIELDS, SPATIAL
-from vit_jax.data.ops import augment, resize
+from vit_jax.data.ops import augment, resize, scale
 from vit_jax.data.ops.decode import Decode
 from vit_jax.data.ops.resize import Size, rows_columns
 from vit_jax.data.tensorflow import Tensor, tf
@@ -44,6 +44,9 @@ OPS = Registry(
         "resize": "vit_jax.data.ops.resize:Resize",
         "resize_small": "vit_jax.data.ops.resize:ResizeSmall",
         "central_crop": "vit_jax.data.ops.resize:CentralCrop",
+        "resize_inside": "vit_jax.data.ops.scale:ResizeInside",
+        "pad": "vit_jax.data.ops.scale:Pad",
+        "scale_jitter": "vit_jax.data.ops.scale:ScaleJitter",
         "random_crop": "vit_jax.data.ops.augment:RandomCrop",
         "inception_crop": "vit_jax.data.ops.augment:InceptionCrop",
         "fast_inception_crop": "vit_jax.data.ops.crops:FastInceptionCrop",
@@ -65,8 +68,11 @@ OPS = Registry(
 # Ops that draw no random numbers, so they give the same image each time.
 FIXED = (
     Decode, resize.Resize, resize.ResizeSmall, resize.CentralCrop,
-    resize.BvResize, resize.BvResizeSmall,
+    resize.BvResize, resize.BvResizeSmall, scale.ResizeInside, scale.Pad,
 )  # fmt: skip
+
+# Ops whose `size` is not the size of their result, which depends on the image.
+SIZELESS = (resize.ResizeSmall, resize.BvResizeSmall, scale.ResizeInside)
 
 # The allowed range of each op argument, by the argument's name.
 RANGES: dict[str, tuple[float, float]] = {
@@ -89,6 +95,8 @@ RANGES: dict[str, tuple[float, float]] = {
     "high": (0, 65535),
     "sigma_min": (0.01, 100),
     "sigma_max": (0.01, 100),
+    "smallest": (0.01, 100),
+    "largest": (0.01, 100),
 }
 
 
@@ -148,7 +156,7 @@ class View:
         if self.stated:
             return self.stated
         for op in reversed(self.ops):
-            if isinstance(op, resize.ResizeSmall | resize.BvResizeSmall):
+            if isinstance(op, SIZELESS):
                 break
             if size := getattr(op, "size", None):
                 return rows_columns(size)

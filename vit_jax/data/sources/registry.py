@@ -16,6 +16,8 @@
                        classes of the same name are merged, val and test hold those of all sources
     synthetic:NAME     noise in the size of a dataset of the recipes, e.g. jft300m or vtab/eurosat
     objectnet:PATH     a test set: the 113 classes of ObjectNet that ImageNet has too
+    masks:PATH         images and masks that give the class of each pixel, see docs/segmentation.md
+    voc:PATH           the masks of Pascal VOC: JPEGImages, SegmentationClass and ImageSets
     python:M:F(k=v)    a function of the user's own package, see docs/extending_data.md
     digits             the handwritten digits of scikit-learn, 1,797 images of 8 x 8
 
@@ -191,4 +193,6 @@ KINDS: dict[str, tuple[str, str]] = {
     ),
     "python": ("python:MODULE:FUNCTION", "vit_jax.data.sources.source:open_custom"),
     "digits": ("digits", "vit_jax.data.sources.builtin:open_digits"),
+    "masks": ("masks:PATH", "vit_jax.data.sources.masks:open_masks"),
+    "voc": ("voc:PATH", "vit_jax.data.sources.masks:open_voc"),
 }

@@ -1,0 +1,278 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Images with masks: files of classes, kinds of masks, layouts of folders, and what is wrong."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from vit_jax.cli.main import main
+from vit_jax.data.formats import class_file, mask_file
+from vit_jax.data.ops.decode import BadImage
+from vit_jax.data.sources import registry
+from vit_jax.data.sources.source import Options
+from vit_jax.errors import BadInput
+
+LABELS = np.array([[0, 1, 2], [2, -1, 0]], np.int32)
+
+
+def classes_of(tmp_path, text, name="classes.txt"):
+    path = tmp_path / name
+    path.write_text(text)
+    return class_file.read(path)
+
+
+def encoded(array, mode=None, palette=None, kind="PNG"):
+    picture = Image.fromarray(np.asarray(array), mode)
+    if palette is not None:
+        picture.putpalette(np.resize(np.asarray(palette, np.uint8), 768).tobytes())
+    out = io.BytesIO()
+    picture.save(out, kind)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    "text, of_value, of_colour",
+    [
+        ("sky\nroad\ntraffic light\n", {0: 0, 1: 1, 2: 2, 255: -1}, {}),
+        ("1 sky\n2 road\n3 traffic light\n", {0: -1, 1: 0, 2: 1, 3: 2, 255: -1}, {}),
+        ("0: sky\n1: road\n2: traffic light\n", {0: 0, 1: 1, 2: 2, 255: -1}, {}),
+        ("sky 7\nroad 0\ntraffic light 255", {7: 0, 0: 1, 255: 2}, {}),
+        (
+            "name,r,g,b\nsky,1,2,3\nroad,4,5,6\nvoid,0,0,0\ntraffic light,7,8,9",
+            {0: 0, 1: 1, 2: -1, 3: 2, 255: -1},
+            {(1, 2, 3): 0, (4, 5, 6): 1, (0, 0, 0): -1, (7, 8, 9): 2},
+        ),
+        ("1 2 3 sky\n4 5 6\troad\n7 8 9\ttraffic light",
+         {0: 0, 1: 1, 2: 2, 255: -1}, {(1, 2, 3): 0, (4, 5, 6): 1, (7, 8, 9): 2}),
+        ("# label:color_rgb:parts:actions\nsky:1,2,3::\nroad:4,5,6::\ntraffic light:7,8,9::\n",
+         {0: 0, 1: 1, 2: 2, 255: -1}, {(1, 2, 3): 0, (4, 5, 6): 1, (7, 8, 9): 2}),
+        ("5 sky #010203\n4 road #040506\n3 traffic light 7 8 9",
+         {5: 0, 4: 1, 3: 2, 255: -1}, {(1, 2, 3): 0, (4, 5, 6): 1, (7, 8, 9): 2}),
+    ],
+)  # fmt: skip
+def test_file_of_classes_in_many_forms(tmp_path, text, of_value, of_colour):
+    classes = classes_of(tmp_path, text)
+    assert classes.names == ("sky", "road", "traffic light")
+    assert (dict(classes.of_value), dict(classes.of_colour)) == (of_value, of_colour)
+
+
+def test_names_that_end_in_numbers_are_names(tmp_path):
+    assert classes_of(tmp_path, "class 1\nclass 2").names == ("class 1", "class 2")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        ["sky", "road"],
+        {"sky": 0, "road": 1},
+        {"0": "sky", "1": "road"},
+        {"sky": [1, 2, 3], "road": [4, 5, 6]},
+        {"categories": [{"id": 0, "name": "sky"}, {"id": 1, "name": "road", "color": [4, 5, 6]}]},
+    ],
+)
+def test_file_of_classes_in_json(tmp_path, content):
+    classes = classes_of(tmp_path, json.dumps(content), "classes.json")
+    assert classes.names == ("sky", "road")
+    assert dict(classes.of_value) == {0: 0, 1: 1, 255: -1}
+
+
+@pytest.mark.parametrize(
+    "text, part",
+    [
+        ("", "none"), ("sky\n", "sky"), ("sky\nvoid\n", "sky"), ("sky\nsky\n", "twice"),
+        ("0 sky\n0 road\n", "two classes"), ("sky 1 2 3\nroad 1 2 3\n", "two classes"),
+        ("sky 1 2 300\nroad 1 2 3\n", "255"), ("sky 1 2 3\nroad\n", "'road'"),
+        ("\udcff".encode("utf-8", "surrogateescape").decode("latin1"), "none"),
+    ],
+)  # fmt: skip
+def test_what_is_no_file_of_classes(tmp_path, text, part):
+    with pytest.raises(BadInput, match=r"classes\.txt") as caught:
+        classes_of(tmp_path, text)
+    assert part in str(caught.value) or "has" in str(caught.value)
+
+
+GRAY = np.array([[0, 1, 2], [2, 255, 0]], np.uint8)
+COLOURS = np.array([[9, 9, 9], [200, 0, 0], [0, 0, 200]], np.uint8)
+RGB = np.where(LABELS[..., None] >= 0, COLOURS[np.maximum(LABELS, 0)], 0).astype(np.uint8)
+NUMBERED = "a\nb\nc"
+COLOURED = "a 9 9 9\nb 200 0 0\nc 0 0 200\nvoid 0 0 0"
+
+
+@pytest.mark.parametrize(
+    "text, content",
+    [
+        (NUMBERED, encoded(GRAY)),
+        (NUMBERED, encoded(GRAY, "P", COLOURS)),
+        (NUMBERED, encoded(GRAY.astype(np.uint16))),
+        (NUMBERED, encoded(np.repeat(GRAY[..., None], 3, -1))),
+        ("1 a\n2 b\n3 c", encoded(np.where(LABELS < 0, 0, LABELS + 1).astype(np.uint8))),
+        (COLOURED, encoded(RGB)),
+        (COLOURED, encoded(np.dstack([RGB, np.full((2, 3), 255, np.uint8)]))),
+        (COLOURED, encoded(3 - GRAY % 4, "P", [[0, 0, 0], *COLOURS[::-1]])),
+        ("0 a 9 9 9\n1 b 200 0 0\n2 c 0 0 200", encoded(GRAY, "P", COLOURS[::-1])),
+    ],
+)
+def test_every_kind_of_mask_is_read(tmp_path, text, content):
+    np.testing.assert_array_equal(mask_file.read(content, classes_of(tmp_path, text)), LABELS)
+
+
+def test_black_and_white_masks_with_their_colours(tmp_path):
+    classes = classes_of(tmp_path, "field 0 0 0\nroad 255 255 255")
+    picture = encoded(np.array([[0, 255]], np.uint8))
+    np.testing.assert_array_equal(mask_file.read(picture, classes), [[0, 1]])
+
+
+@pytest.mark.parametrize(
+    "text, content, parts",
+    [
+        (NUMBERED, encoded(GRAY + 3), ("pixels of 3 (2, first at row 0, column 0)", "0-2, 255")),
+        (NUMBERED, encoded(np.full((2, 2), 3, np.uint8)), ("count from 1",)),
+        (NUMBERED, encoded(RGB), ("coloured", "no colours")),
+        (COLOURED, encoded(RGB + 1), ("(10, 10, 10)", "void")),
+        (NUMBERED, encoded(GRAY, kind="JPEG"), ("JPEG", "PNG")),
+        (NUMBERED, b"", ("empty",)),
+        (NUMBERED, encoded(GRAY)[:50], ("",)),
+    ],
+)
+def test_masks_that_cannot_be_used(tmp_path, text, content, parts):
+    with pytest.raises(BadImage) as caught:
+        mask_file.read(content, classes_of(tmp_path, text))
+    assert [part for part in parts if part not in str(caught.value)] == []
+
+
+# --- layouts ---
+
+
+def folder_of(root, files, classes="a\nb\nc\n", sides=(4, 6)):
+    """Writes gray images, and masks where the path says so."""
+    for number, path in enumerate(files):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        pixels = np.full(sides, number % 3, np.uint8)
+        Image.fromarray(pixels).save(root / path)
+    if classes:
+        (root / "classes.txt").write_text(classes)
+    return root
+
+
+def opened(root, **options):
+    return registry.open_source(f"masks:{root}", Options(**options), val_percent=0, test_percent=0)
+
+
+def pairs(source, split):
+    read = source.splits[split].numpy_reader()
+    fields = [read(i) for i in range(len(source.splits[split]))]
+    return [(str(f["image"].path), str(f["mask"].path)) for f in fields]
+
+
+@pytest.mark.parametrize(
+    "images, masks, splits",
+    [
+        (["train/images/a.jpg", "val/images/b.jpg"], ["train/masks/a.png", "val/masks/b.png"], 2),
+        (["images/training/a.jpg", "images/validation/b.jpg"],
+         ["annotations/training/a.png", "annotations/validation/b.png"], 2),
+        (["train/a.png", "test/b.png"], ["trainannot/a.png", "testannot/b.png"], 2),
+        (["leftImg8bit/train/x/x_01_leftImg8bit.png", "leftImg8bit/val/y/y_02_leftImg8bit.png"],
+         ["gtFine/train/x/x_01_gtFine_labelTrainIds.png",
+          "gtFine/val/y/y_02_gtFine_labelTrainIds.png"], 2),
+        (["img/a.jpg", "img/b.jpg"], ["labels/a_L.png", "labels/b_L.png"], 1),
+        (["images/img_1.jpg", "images/img_2.jpg"], ["masks/mask_1.png", "masks/mask_2.png"], 1),
+        (["images/a.jpg", "images/b.jpg"], ["annotations/trimaps/a.png",
+                                           "annotations/trimaps/b.png"], 1),
+        (["a.jpg", "b.jpg"], ["a.png", "b.png"], 1),
+        (["a.png", "b.png"], ["a_mask.png", "b_mask.png"], 1),
+        (["x/Images/10.jpg", "x/Images/2.jpg"], ["x/Masks/m010.png", "x/Masks/m002.png"], 1),
+    ],
+)  # fmt: skip
+def test_layouts_of_folders(tmp_path, images, masks, splits):
+    root = folder_of(tmp_path, [*images, *masks])
+    source = opened(root)
+    found = {pair for split in source.splits for pair in pairs(source, split)}
+    expected = {(f"{root}/{a}", f"{root}/{b}") for a, b in zip(images, masks, strict=True)}
+    assert found == expected
+    assert len({frozenset(pairs(source, split)) for split in source.splits} - {frozenset()}) == (
+        splits
+    )
+
+
+def test_other_masks_of_cityscapes_are_not_read(tmp_path):
+    names = ["leftImg8bit/train/x/x_1_leftImg8bit.png", "gtFine/train/x/x_1_gtFine_color.png"]
+    names += ["gtFine/train/x/x_1_gtFine_instanceIds.png", "gtFine/train/x/x_1_gtFine_labelIds.png"]
+    source = opened(folder_of(tmp_path, names))
+    assert pairs(source, "train")[0][1].endswith("labelIds.png")
+
+
+@pytest.mark.parametrize(
+    "files, classes, parts",
+    [
+        (
+            ["images/a.jpg", "images/b.jpg", "masks/a.png"],
+            "a\nb",
+            ["1 of 2 images", "images/b.jpg"],
+        ),
+        (["images/a.jpg"], "a\nb", ["no masks", "expected PATH/images"]),
+        (["masks/a.png"], "a\nb", ["no images"]),
+        (["images/a.jpg", "masks/a.png"], "", ["classes.txt", "label_names"]),
+        (["images/a.jpg", "masks/a.png"], "a", ["two classes or more"]),
+    ],
+)
+def test_folders_that_lack_something(tmp_path, files, classes, parts):
+    with pytest.raises(BadInput) as caught:
+        opened(folder_of(tmp_path, files, classes))
+    assert [part for part in [str(tmp_path), *parts] if part not in str(caught.value)] == []
+
+
+def test_file_of_classes_may_have_any_name(tmp_path):
+    root = folder_of(tmp_path, ["images/a.jpg", "masks/a.png"], "")
+    (root / "my labels.txt").write_text("a\nb")
+    (root / "my colours.txt").write_text("a\nb\nc")
+    with pytest.raises(BadInput, match=r"my colours\.txt, my labels\.txt"):
+        opened(root)
+    assert opened(root, label_names=f"{root}/my colours.txt").classes == ("a", "b", "c")
+
+
+def test_pascal_voc(tmp_path):
+    files = [f"JPEGImages/{n}.jpg" for n in "ab"] + [f"SegmentationClass/{n}.png" for n in "ab"]
+    folder_of(tmp_path, [*files, "SegmentationObject/a.png"], "")
+    lists = tmp_path / "ImageSets" / "Segmentation"
+    lists.mkdir(parents=True)
+    (lists / "train.txt").write_text("a\n")
+    (lists / "val.txt").write_text("b\n")
+    source = registry.open_source(f"voc:{tmp_path}", Options(), val_percent=0, test_percent=0)
+    assert len(source.classes) == 21
+    assert source.classes[20] == "tvmonitor"
+    assert pairs(source, "train") == [
+        (f"{tmp_path}/JPEGImages/a.jpg", f"{tmp_path}/SegmentationClass/a.png")
+    ]
+    (lists / "val.txt").write_text("b\nc\n")
+    with pytest.raises(BadInput, match=r"JPEGImages/c.jpg"):
+        registry.open_source(f"voc:{tmp_path}", Options(), val_percent=0, test_percent=0)
+
+
+# --- data check ---
+
+
+def test_check_names_each_fault_of_a_mask(tmp_path, capsys):
+    root = folder_of(tmp_path, [f"{kind}/{n}.png" for kind in ("images", "masks") for n in "abcde"])
+    Image.fromarray(np.zeros((6, 4), np.uint8)).save(root / "masks/a.png")
+    Image.fromarray(np.full((4, 6), 9, np.uint8)).save(root / "masks/b.png")
+    Image.fromarray(np.full((4, 6), 255, np.uint8)).save(root / "masks/c.png")
+    (root / "masks/d.png").write_bytes(b"")
+    Image.fromarray(np.array([[0, 1, 1, 255]] * 4 + [[1] * 4] * 2, np.uint8).T).save(
+        root / "masks/e.png"
+    )
+    assert main(["data", "check", f"masks:{root}", "--json"]) == 2
+    report = json.loads(capsys.readouterr().out)
+    bad = {entry["file"]: entry["reason"] for entry in report["bad"]}
+    assert sorted(bad) == [f"images/{n}.png" for n in "abcd"]
+    for name, part in {"a": "4 x 6 pixels, its image 6 x 4", "b": "of 9", "c": "no pixel has",
+                       "d": "empty"}.items():  # fmt: skip
+        assert part in bad[f"images/{name}.png"]
+        assert f"masks/{name}.png" in bad[f"images/{name}.png"]
+    pixels = {entry["name"]: entry["pixels"] for entry in report["masks"]}
+    assert pixels["b"] == 16
+    assert pixels["c"] == 0

@@ -1,0 +1,140 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The commands of docs/segmentation.md, a run that is resumed, and what commands refuse."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+from interrupted_runs import assert_equal, cut
+from PIL import Image
+
+from vit_jax.cli.main import main
+
+ROOT = Path(__file__).parent.parent
+NAMES = ("field", "house", "sea", "never")
+# The model of the digits has patches of two pixels.
+SHORT = (
+    "--config.data.image_size=16x24", "--config.length=6 steps", "--config.batch_size=8",
+    "--config.report.page=false", "--config.report.writers=()", "--config.data.workers=2",
+    "--config.data.train_ops=decode|resize({size})|flip_lr", "--config.evals.val.every=3 steps",
+)  # fmt: skip
+
+SMALL = [f"--config.model.{k}" for k in ("width=32", "depth=2", "mlp=32", "heads=2")]
+
+
+def masks_folder(root: Path, count: int = 10) -> Path:
+    """Coloured rectangles of any size, one colour for each class, and void at the edges."""
+    rng = np.random.default_rng(0)
+    colours = np.array([[40, 160, 40], [200, 60, 60], [40, 60, 200], [0, 0, 0]])
+    for number in range(count):
+        split = ("train", "train", "train", "val", "test")[number % 5]
+        rows, columns = rng.integers(20, 40, 2)
+        mask = rng.integers(0, 3, (2, 3)).repeat(-(-rows // 2), 0).repeat(-(-columns // 3), 1)
+        mask = mask[:rows, :columns]
+        image = colours[mask] + rng.integers(0, 40, (rows, columns, 3))
+        mask[:2] = 255
+        for kind, array in (("images", image), ("masks", mask)):
+            folder = root / kind / split
+            folder.mkdir(parents=True, exist_ok=True)
+            ending = "jpg" if kind == "images" else "png"
+            Image.fromarray(array.astype(np.uint8)).save(folder / f"{number}.{ending}")
+    (root / "classes.txt").write_text("\n".join(NAMES))
+    return root
+
+
+def read(path) -> np.ndarray:
+    with Image.open(path) as picture:
+        return np.asarray(picture)
+
+
+def commands() -> list[list[str]]:
+    text = (ROOT / "docs/segmentation.md").read_text()
+    (block,) = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
+    return [shlex.split(line)[1:] for line in block.splitlines()]
+
+
+@pytest.mark.integration
+def test_commands_of_the_page(tmp_path, monkeypatch, capsys, digits_run):
+    data = masks_folder(tmp_path / "data")
+    monkeypatch.chdir(tmp_path)
+
+    def placed(words):
+        text = "\n".join(words).replace("/path/to/masks", str(data))
+        text = text.replace("/path/to/photos", f"{data}/images/test")
+        text = text.replace("FILE_OR_RUN", str(digits_run))
+        return text.replace("=configs/", f"={ROOT}/configs/").split("\n")
+
+    check, train, predict, evaluate = map(placed, commands())
+    assert main(check) == 0
+    assert "house" in capsys.readouterr().out
+    assert main([*train, *SHORT]) == 0
+    results = json.loads(Path("runs/seg/results.json").read_text())
+    assert 0 <= results["val"]["miou"] <= 1
+    assert results["test"]["examples"] == 2
+
+    assert main(predict) == 0
+    for path in (data / "images/test").iterdir():
+        with Image.open(f"runs/predicted/masks/{path.stem}.png") as picture:
+            assert picture.mode == "P"
+            assert np.asarray(picture).max() < len(NAMES)
+            assert np.asarray(picture).shape == read(path).shape[:2]
+        assert read(f"runs/predicted/overlays/{path.stem}.png").shape == read(path).shape
+    assert "1 house " in Path("runs/predicted/classes.txt").read_text()
+
+    assert main(evaluate) == 0
+    measured = json.loads(Path("runs/seg_evaluation/evaluation.json").read_text())
+    counts = np.array(measured["confusion"])
+    true = [read(path) for path in sorted((data / "masks/test").iterdir())]
+    assert counts.sum() == sum((mask < 255).sum() for mask in true)
+    files = [f"runs/predicted/masks/{p.name}" for p in sorted((data / "masks/test").iterdir())]
+    guesses = [read(path) for path in files]
+    right = sum((a == b).sum() for a, b in zip(true, guesses, strict=True))
+    assert np.diag(counts).sum() == right  # predict and evaluate see the same
+    assert measured["classes"][3]["iou"] in (None, 0.0)
+    assert "data:image/png" in Path("runs/seg_evaluation/evaluation.html").read_text()
+    assert main([*evaluate, "--whole"]) == 0
+    refused(tmp_path, data, train, capsys)
+
+
+def refused(tmp_path, data, train, capsys):
+    """What is refused, each with its file."""
+    run = "runs/seg"
+    fresh = [word for word in train if "workdir" not in word and "source" not in word]
+    assert main([*fresh, *SHORT, "--workdir=runs/other", "--config.data.source=digits"]) == 2
+    assert "no mask" in capsys.readouterr().err
+    assert main(["predict", run, f"{data}/images/test"]) == 2
+    assert "--out=FOLDER" in capsys.readouterr().err
+    broken = tmp_path / "broken.png"
+    broken.write_bytes(b"no image")
+    assert main(["predict", run, str(broken), f"{data}/images/test/4.jpg", "--out=runs/out"]) == 2
+    assert "broken.png" in capsys.readouterr().err
+    assert Path("runs/out/masks").exists()
+    Image.fromarray(np.zeros((3, 3), np.uint8)).save(data / "masks/test/4.png")
+    assert main(["evaluate", run, "--out=runs/e"]) == 2
+    assert "masks/test/4.png" in capsys.readouterr().err
+    for path in (data / "masks/train").iterdir():
+        Image.fromarray(np.full(read(path).shape, 77, np.uint8)).save(path)
+    source = f"--config.data.source=masks:{data}"
+    assert main([*fresh, *SHORT, "--workdir=runs/other", source]) == 2
+    error = capsys.readouterr().err
+    assert "masks/train" in error
+    assert "77" in error
+    assert "Traceback" not in error
+
+
+@pytest.mark.integration
+def test_crashed_run_continues_bit_for_bit(tmp_path):
+    data, whole = masks_folder(tmp_path / "data"), tmp_path / "whole"
+    recipe = f"--config={ROOT}/configs/segment.py:head=mask_transformer,backbone=full,model=Ti/8"
+    command = ["train", recipe, f"--config.data.source=masks:{data}", *SHORT]
+    command += ["--config.checkpoint.every=2 steps", *SMALL]
+    command += ["--config.checkpoint.keep_last=3", "--config.model.drop_path=0.1"]
+    assert main([*command, f"--workdir={whole}"]) == 0
+    cut(whole, tmp_path / "cut")
+    assert main([*command, f"--workdir={tmp_path}/cut"]) == 0
+    assert_equal(whole, tmp_path / "cut")

@@ -1,0 +1,208 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""`vit_jax predict` and `vit_jax evaluate` for runs that learned the class of each pixel.
+
+Start from `predict` and `evaluate`.
+"""
+
+import argparse
+import heapq
+import logging
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vit_jax.cli import arguments
+from vit_jax.errors import BadInput
+
+if TYPE_CHECKING:
+    from vit_jax.data.splits.split import Split
+    from vit_jax.inference.segmenter import Segmenter
+    from vit_jax.reports.segmentation_page import Segmented
+
+log = logging.getLogger("vit_jax")
+
+
+def whole(parser: argparse.ArgumentParser) -> None:
+    """Declares --whole."""
+    parser.add_argument(
+        "--whole",
+        action="store_true",
+        help="segmentation: resize each image as a whole (default: sliding windows)",
+    )
+
+
+def is_segmentation(args: argparse.Namespace) -> bool:
+    """Returns True if `weights` is a run that learned segmentation."""
+    from vit_jax.weights import loading
+
+    if not loading.may_be_run(args.weights):
+        return False
+    from vit_jax.inference import segmenter
+
+    return segmenter.is_segmentation(args.weights)
+
+
+def _open(args: argparse.Namespace) -> "Segmenter":
+    from vit_jax.inference import segmenter
+
+    with arguments.own_words():
+        return segmenter.open_run(args.weights, arguments.image_size(args), args.whole)
+
+
+# ---------------------------------------------------------------- predict
+
+
+def predict(args: argparse.Namespace) -> int:
+    """Writes masks and overlays of images into the folder `--out`; returns the exit code."""
+    from vit_jax import console
+    from vit_jax.data.inspect import colours, show
+    from vit_jax.data.ops import decode
+    from vit_jax.inference import inputs
+
+    if not args.out:
+        raise BadInput(f"{args.weights} predicts masks; give --out=FOLDER for them.")
+    folder = arguments.writable(os.path.join(args.out, "classes.txt")).parent
+    paths = inputs.image_files(args.images, sys.stdin)
+    model = _open(args)
+    palette, op = colours.palette(len(model.names)), decode.Decode(channels=model.channels)
+    read, bad = list[tuple[str, np.ndarray]](), dict[str, str]()
+
+    def images() -> Iterator[np.ndarray]:
+        for path in paths:
+            try:
+                image = op.in_python(Path(path).read_bytes())
+            except (decode.BadImage, OSError) as e:
+                bad[path] = f"{path} cannot be decoded: {getattr(e, 'strerror', None) or e}."
+                continue
+            read.append((path, image))
+            yield image
+
+    names = dict(zip(paths, _names(paths), strict=True))
+    with console.bar("images") as progress:
+        for done, mask in enumerate(model.of_images(images()), 1):
+            path, image = read.pop(0)
+            shown = colours.overlay(show.visible(image), mask, palette)
+            arguments.write(folder / "masks" / names[path], colours.index_png(mask, palette))
+            arguments.write(folder / "overlays" / names[path], colours.png(shown))
+            progress(done + len(bad), len(paths))
+    lines = [
+        f"{label} {name} {' '.join(map(str, palette[label]))}\n"
+        for label, name in enumerate(model.names)
+    ]
+    arguments.write(folder / "classes.txt", "".join(lines).encode(errors="surrogateescape"))
+    log.info("%d images: %s", len(paths) - len(bad), args.out)
+    if len(bad) == len(paths):
+        raise BadInput(
+            f"none of {len(paths)} images can be read, first: {next(iter(bad.values()))}"
+        )
+    arguments.check_all_read(bad, len(paths))
+    return 0
+
+
+def _names(paths: Sequence[str]) -> list[str]:
+    """Returns a name for the mask of each image: its path below what all share, as PNG."""
+    parent = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
+    relative = [os.path.relpath(os.path.abspath(path), parent) for path in paths]
+    plain = [f"{os.path.splitext(path)[0]}.png" for path in relative]
+    return [
+        name if plain.count(name) == 1 else f"{path}.png"
+        for name, path in zip(plain, relative, strict=True)
+    ]
+
+
+# ---------------------------------------------------------------- evaluate
+
+
+def check(args: argparse.Namespace) -> None:
+    """Raises BadInput for an argument that only evaluations of classes have."""
+    for name, default in (("labels", ""), ("classes", "all"), ("names", "")):
+        if getattr(args, name) != default:
+            raise BadInput(f"--{name} has no use with masks; leave it out.")
+
+
+def evaluate(args: argparse.Namespace) -> "Segmented":
+    """Measures a run on a split, at the size that each mask has."""
+    from vit_jax import console
+    from vit_jax.data.inspect import colours, show
+    from vit_jax.evaluators.segmentation import Pixels
+    from vit_jax.inference import model as inference
+    from vit_jax.reports import segmentation_page
+
+    check(args)
+    with arguments.own_words():
+        opened = inference.open_data(args.weights, args.data or "", args.data_dir)
+        name, split = inference.choose_split(opened, args.split)
+    model = _open(args)
+    own_class = _own_classes(args, model.names, opened.classes)
+    palette, pixels = colours.palette(len(model.names)), Pixels(len(model.names))
+    waiting: list[tuple[str, np.ndarray, np.ndarray]] = []
+
+    def images() -> Iterator[np.ndarray]:
+        for example, image, mask in _examples(split, model.channels):
+            waiting.append((example, image, own_class[mask]))
+            yield image
+
+    worst: list[tuple[float, int, tuple[str, float, np.ndarray, np.ndarray, np.ndarray]]] = []
+    with console.bar("images") as progress:
+        for done, predicted in enumerate(model.of_images(images()), 1):
+            example, image, mask = waiting.pop(0)
+            miou = pixels.add(mask, predicted)
+            entry = (-miou, done, (example, miou, image, mask, predicted))
+            keep = heapq.heappush if len(worst) < segmentation_page.SHOWN else heapq.heappushpop
+            if (mask >= 0).any():
+                keep(worst, entry)
+            progress(done, len(split))
+    if not pixels.counts_YY.any():
+        raise BadInput(f"no pixel of {opened.spec}, split {name}, has a class.")
+    cases = [
+        segmentation_page.case(e, m, show.visible(image), mask, predicted, palette)
+        for _, _, (e, m, image, mask, predicted) in sorted(worst, reverse=True)
+    ]
+    return segmentation_page.Segmented(
+        args.weights, args.data or opened.spec, name, "whole" if args.whole else "windows",
+        model.size, model.names, pixels, cases,
+    )  # fmt: skip
+
+
+def _own_classes(
+    args: argparse.Namespace, names: tuple[str, ...], given: tuple[str, ...]
+) -> np.ndarray:
+    """Returns the class of the run for each class of the data, and last -1 for no class."""
+    if lacking := [name for name in given if name not in names]:
+        raise BadInput(
+            f"--data={args.data} has the class {lacking[0]!r}, but {args.weights} knows only "
+            f"{', '.join(names[:20])}; name such pixels void in the file of classes."
+        )
+    return np.array([*map(names.index, given), -1], np.int32)
+
+
+def _examples(split: "Split", channels: int) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Yields name, image and mask of each example as stored."""
+    from vit_jax.data.formats.mask_file import fault
+    from vit_jax.data.formats.stored import read_image
+    from vit_jax.data.ops import decode
+
+    op, read = decode.Decode(channels=channels), split.numpy_reader()
+    for index in range(len(split)):
+        fields = read(index)
+        if "mask" not in fields:
+            raise BadInput(f"{split.name(index)} has no mask; give --data=masks:PATH.")
+        try:
+            stored = read_image(fields["image"])
+            image = op.in_python(stored) if isinstance(stored, bytes) else stored
+            mask = np.asarray(read_image(fields["mask"]))
+            if problem := fault(mask, image.shape[:2]):
+                raise decode.BadImage(problem)
+        except (decode.BadImage, OSError) as e:
+            reason = getattr(e, "strerror", None) or str(e)
+            place = getattr(fields["mask"], "path", "its mask")
+            raise BadInput(
+                f"{split.name(index)} with {place}: {reason}; correct one of them."
+            ) from e
+        yield split.name(index), image, mask

@@ -1,0 +1,153 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Reads masks: images whose pixels are numbers or colours of classes. Start from `read`."""
+
+import dataclasses
+import functools
+import io
+
+import numpy as np
+
+from vit_jax.data.formats.class_file import LARGEST, VOID, Classes
+from vit_jax.data.formats.stored import WholeFile
+from vit_jax.data.ops import decode
+from vit_jax.data.ops.decode import BadImage
+
+_UNKNOWN = -2
+_GRAY = ("1", "L", "LA", "I", "I;16", "I;16B", "I;16L")
+
+
+@dataclasses.dataclass(frozen=True)
+class StoredMask:
+    """A mask that is read when it is needed.
+
+    Attributes:
+      path: its file.
+      classes: what its pixels stand for.
+    """
+
+    path: str
+    classes: Classes
+
+    def read(self) -> np.ndarray:
+        """Returns int32 [H, W], -1 where no class counts; raises OSError and BadImage."""
+        return read(WholeFile(self.path).read(), self.classes)
+
+
+def read(content: bytes, classes: Classes) -> np.ndarray:
+    """Decodes a mask.
+
+    Args:
+      content: the bytes of a file without loss, such as PNG. A palette counts as numbers, unless
+        the file of classes has colours alone.
+      classes: what its pixels stand for.
+
+    Returns:
+      int32 [H, W], the class of each pixel; -1 where none counts.
+
+    Raises:
+      BadImage: it cannot be decoded, or a pixel is of no known class.
+    """
+    with decode.opened(content) as picture:
+        if picture.format in ("JPEG", "MPO"):
+            raise BadImage("JPEG changes the numbers of classes; give masks as PNG")
+        if picture.mode in _GRAY and not (classes.by_colour and _all_gray(classes)):
+            values = np.asarray(picture.getchannel(0) if picture.mode == "LA" else picture)
+            return _of_values(values.astype(np.int64), classes)
+        if picture.mode == "P" and not classes.by_colour:
+            return _of_values(np.asarray(picture).astype(np.int64), classes)
+        colours = np.asarray(picture.convert("RGB")).astype(np.int64)
+    if classes.of_colour:
+        return _of_colours(colours, classes)
+    if (colours == colours[..., :1]).all():
+        return _of_values(colours[..., 0], classes)
+    raise BadImage("it is coloured, and the file of classes has no colours; add r g b to each line")
+
+
+def sides(content: bytes) -> tuple[int, int] | None:
+    """Returns rows and columns of an image file from its first bytes; None if they do not say."""
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(content)) as picture:
+            return picture.size[1], picture.size[0]
+    except Exception:  # decoding it will tell
+        return None
+
+
+def _all_gray(classes: Classes) -> bool:
+    return all(r == g == b for r, g, b in classes.of_colour)
+
+
+@functools.lru_cache(maxsize=8)
+def _table(values: tuple[tuple[int, int], ...]) -> np.ndarray:
+    table = np.full(LARGEST + 1, _UNKNOWN, np.int32)
+    for value, label in values:
+        table[value] = label
+    return table
+
+
+def _of_values(values: np.ndarray, classes: Classes) -> np.ndarray:
+    if values.ndim != 2 or values.min() < 0 or values.max() > LARGEST:
+        raise BadImage(f"its pixels are not numbers from 0 to {LARGEST}")
+    labels = _table(tuple(classes.of_value.items()))[values]
+    if (unknown := labels == _UNKNOWN).any():
+        value, where = _first(unknown, values)
+        known = sorted(classes.of_value)
+        hint = ""
+        if not classes.numbered and value == len(known) - 1:
+            hint = "; if the masks count from 1, write the number before each name"
+        raise BadImage(
+            f"pixels of {value} ({where}) are of no class, the file of classes has "
+            f"{_ranges(known)}{hint}"
+        )
+    return labels
+
+
+def _of_colours(colours: np.ndarray, classes: Classes) -> np.ndarray:
+    codes = colours[..., 0] << 16 | colours[..., 1] << 8 | colours[..., 2]
+    known = {r << 16 | g << 8 | b: label for (r, g, b), label in classes.of_colour.items()}
+    ordered = np.array(sorted(known))
+    at = np.minimum(np.searchsorted(ordered, codes), len(ordered) - 1)
+    if (unknown := ordered[at] != codes).any():
+        code, where = _first(unknown, codes)
+        colour = code >> 16, code >> 8 & 255, code & 255
+        raise BadImage(
+            f"pixels of the colour {colour} ({where}) are of no class; add a line with this "
+            "colour to the file of classes, named void if they do not count"
+        )
+    return np.array([known[code] for code in ordered.tolist()], np.int32)[at]
+
+
+def _first(unknown: np.ndarray, values: np.ndarray) -> tuple[int, str]:
+    row, column = np.argwhere(unknown)[0].tolist()
+    value = int(values[row, column])
+    return value, f"{(values == value).sum()}, first at row {row}, column {column}"
+
+
+def _ranges(numbers: list[int]) -> str:
+    """Returns ascending numbers as a text such as `0-10, 255`."""
+    runs: list[list[int]] = []
+    for n in numbers:
+        if runs and n == runs[-1][1] + 1:
+            runs[-1][1] = n
+        else:
+            runs.append([n, n])
+    texts = [str(a) if a == b else f"{a}-{b}" for a, b in runs]
+    return ", ".join(texts[:8]) + (", ..." if len(texts) > 8 else "")
+
+
+def fault(mask: np.ndarray, image_sides: tuple[int, int] | None) -> str:
+    """Returns why a mask does not belong to an image of these rows and columns, or ""."""
+    if image_sides is not None and mask.shape != image_sides:
+        rows, columns = mask.shape
+        return (
+            f"the mask has {columns} x {rows} pixels, its image {image_sides[1]} x {image_sides[0]}"
+        )
+    return ""
+
+
+def is_empty(mask: np.ndarray) -> bool:
+    """Returns True if no pixel of a mask counts."""
+    return bool((mask == VOID).all())

@@ -1,0 +1,67 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Colours of classes, and pictures of masks in them. Start from `palette`."""
+
+import colorsys
+import io
+
+import numpy as np
+from PIL import Image
+
+# Okabe and Ito's, which people with any colour vision tell apart.
+FIRST = np.array(
+    [
+        [230, 159, 0], [86, 180, 233], [0, 158, 115], [240, 228, 66], [0, 114, 178],
+        [213, 94, 0], [204, 121, 167],
+    ],
+    np.uint8,
+)  # fmt: skip
+_GOLDEN = 0.618033988749895  # of a turn: hues stay apart, however many there are
+
+
+def palette(count: int) -> np.ndarray:
+    """Returns a colour for each class, uint8 [count, 3]; more classes do not change the first."""
+    more = [
+        colorsys.hsv_to_rgb(n * _GOLDEN % 1, (0.9, 0.6)[n % 2], (0.95, 0.65, 0.8)[n % 3])
+        for n in range(max(0, count - len(FIRST)))
+    ]
+    later = np.round(255 * np.array(more).reshape(-1, 3)).astype(np.uint8)
+    return np.concatenate([FIRST, later])[:count]
+
+
+def overlay(pixels: np.ndarray, mask: np.ndarray, colours: np.ndarray) -> np.ndarray:
+    """Returns an image, uint8 [H, W, 3], half in the colour of each pixel's class.
+
+    Args:
+      pixels: the image, uint8 [H, W, 3].
+      mask: class of each pixel, int [H, W]; below 0, the pixel stays as it is.
+      colours: uint8 [Y, 3].
+    """
+    mixed = (pixels.astype(int) + colours[np.maximum(mask, 0)]) // 2
+    return np.where(mask[..., None] >= 0, mixed, pixels).astype(np.uint8)
+
+
+def png(pixels: np.ndarray) -> bytes:
+    """Returns uint8 [H, W, 3] as a PNG file."""
+    out = io.BytesIO()
+    Image.fromarray(pixels).save(out, "PNG")
+    return out.getvalue()
+
+
+def index_png(mask: np.ndarray, colours: np.ndarray) -> bytes:
+    """Returns a PNG file whose pixels are classes.
+
+    Args:
+      mask: classes, int [H, W], from 0 on.
+      colours: uint8 [Y, 3]; up to 256 classes, the file has them as its palette. With more, it has
+        16 bits and no palette.
+    """
+    if len(colours) > 256:
+        picture = Image.fromarray(mask.astype(np.uint16))
+    else:
+        picture = Image.fromarray(mask.astype(np.uint8))
+        picture.putpalette(colours.tobytes())
+    out = io.BytesIO()
+    picture.save(out, "PNG")
+    return out.getvalue()

@@ -1,0 +1,236 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Applies a run that learned segmentation to images of any size, on all devices.
+
+An image is covered by windows of the size that the model was trained on, or is resized as a whole
+into one. Logits are averaged where windows overlap, resized to the image, and the highest wins.
+Axes: n windows, R C their rows and columns, h w the resized image, H W the image, Y classes. Start
+from `open_run`, then `Segmenter.of_images`.
+"""
+
+import collections
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from vit_jax import sharding
+from vit_jax.build import objectives, program
+from vit_jax.checkpoints import step_folders
+from vit_jax.config import images as images_lib
+from vit_jax.config import load as config_lib
+from vit_jax.data.numpy_ops import resize
+from vit_jax.data.ops.scale import FILL
+from vit_jax.errors import BadInput
+from vit_jax.models import variants
+from vit_jax.runtime import coordination
+from vit_jax.step.segmentation import Segmentation
+from vit_jax.weights import loading
+
+EACH = 4  # windows in a batch on each device
+_OVERLAP = 3  # a window begins at least 2/3 of its side after the one before (DINOv2: 341 of 512)
+_STRIP = 64  # rows of an image whose logits are in memory at a time
+
+
+@dataclasses.dataclass(frozen=True)
+class Segmenter:
+    """A model that is ready to be applied.
+
+    Attributes:
+      names: the names of the classes.
+      size: R and C.
+      channels: channels of the images.
+      params: parameters of the model and its head, on every device.
+      rules: mesh and placement; windows are split over all devices.
+      step: jitted: (params, uint8 [n, R, C, channels]) -> float32 [n, R, C, Y].
+      whole: whether an image is resized as a whole, not covered by windows.
+    """
+
+    names: tuple[str, ...]
+    size: tuple[int, int]
+    channels: int
+    params: Any = dataclasses.field(repr=False)
+    rules: sharding.Rules
+    step: Callable[[Any, jax.Array], jax.Array]
+    whole: bool
+
+    def of_images(self, images: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+        """Yields the class of every pixel, int32 [H, W], of images uint8 [H, W, channels]."""
+        count = EACH * self.rules.batch_parts
+        waiting: collections.deque[_Canvas] = collections.deque()
+        batch: list[tuple[_Canvas, tuple[int, int], np.ndarray]] = []
+        for image in images:
+            canvas, resized = self._canvas(image)
+            waiting.append(canvas)
+            for place in canvas.places:
+                batch.append((canvas, place, _window(resized, place, self.size)))
+                if len(batch) == count:
+                    self._apply(batch, count)
+                    batch = []
+            while waiting and not waiting[0].left:
+                yield waiting.popleft().classes()
+        if batch:
+            self._apply(batch, count)
+        for canvas in waiting:
+            yield canvas.classes()
+
+    def _canvas(self, image: np.ndarray) -> tuple["_Canvas", np.ndarray]:
+        """Returns the empty logits of an image, and the image as windows are cut from it."""
+        ratios = [wanted / own for wanted, own in zip(self.size, image.shape, strict=False)]
+        scale = min(ratios) if self.whole else max(ratios)
+        sides = tuple(max(1, round(side * scale)) for side in image.shape[:2])
+        resized = resize.resized(image, *resize.checked_size(*sides), antialias=True)
+        starts = [_starts(side, wanted) for side, wanted in zip(sides, self.size, strict=True)]
+        places = [(top, left) for top in starts[0] for left in starts[1]]
+        return _Canvas(image.shape[:2], sides, places, len(self.names)), resized
+
+    def _apply(self, batch: list[Any], count: int) -> None:
+        windows = np.stack([pixels for _, _, pixels in batch])
+        lacking = count - len(batch)
+        windows = np.pad(windows, ((0, lacking), *[(0, 0)] * 3))
+        placed = jax.device_put(windows, self.rules.sharding(("act_batch",), (count,)))
+        logits = jax.device_get(self.step(self.params, placed))
+        for (canvas, place, _), logits_RCY in zip(batch, logits, strict=False):
+            canvas.add(place, logits_RCY)
+
+
+class _Canvas:
+    """The logits of an image while its windows come in."""
+
+    def __init__(self, image: Any, sides: Any, places: list[tuple[int, int]], classes: int):
+        self.image, self.places, self.left = image, places, len(places)
+        self._sums_hwY = np.zeros((*sides, classes), np.float32)
+        self._times_hw1 = np.zeros((*sides, 1), np.float32)
+
+    def add(self, place: tuple[int, int], logits_RCY: np.ndarray) -> None:
+        top, left = place
+        part = self._sums_hwY[top : top + logits_RCY.shape[0], left : left + logits_RCY.shape[1]]
+        rows, columns = part.shape[:2]
+        part += logits_RCY[:rows, :columns]
+        self._times_hw1[top : top + rows, left : left + columns] += 1
+        self.left -= 1
+
+    def classes(self) -> np.ndarray:
+        self._sums_hwY /= self._times_hw1
+        return highest(self._sums_hwY, *self.image)
+
+
+def _window(image: np.ndarray, place: tuple[int, int], size: tuple[int, int]) -> np.ndarray:
+    (top, left), (rows, columns) = place, size
+    cut = image[top : top + rows, left : left + columns]
+    widths = ((0, rows - cut.shape[0]), (0, columns - cut.shape[1]), (0, 0))
+    return np.pad(cut, widths, constant_values=FILL)
+
+
+def _starts(length: int, window: int) -> list[int]:
+    """Returns where windows begin that cover a length; the last one ends where it ends."""
+    if length <= window:
+        return [0]
+    stride = max(1, window * (_OVERLAP - 1) // _OVERLAP)
+    count = math.ceil((length - window) / stride) + 1
+    return [min(n * stride, length - window) for n in range(count)]
+
+
+def highest(logits_hwY: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Returns the class with the highest logit at each pixel after a bilinear resize, int32 [H, W].
+
+    It holds the resized logits of a few rows at a time.
+    """
+    (above, below, down), (left, right, across) = (
+        _between(after, before)
+        for after, before in zip((height, width), logits_hwY.shape, strict=False)
+    )
+    classes_HW = np.empty((height, width), np.int32)
+    for start in range(0, height, _STRIP):
+        some = slice(start, start + _STRIP)
+        rows = _mixed(logits_hwY[above[some]], logits_hwY[below[some]], down[some, None, None])
+        columns = _mixed(rows[:, left], rows[:, right], across[None, :, None])
+        classes_HW[some] = columns.argmax(axis=-1)
+    return classes_HW
+
+
+def _between(after: int, before: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the positions on both sides of each pixel, and its distance from the first."""
+    at = np.clip((np.arange(after) + 0.5) * before / after - 0.5, 0, before - 1)
+    first = np.floor(at).astype(int)
+    return first, np.minimum(first + 1, before - 1), (at - first).astype(np.float32)
+
+
+def _mixed(a: np.ndarray, b: np.ndarray, share: np.ndarray) -> np.ndarray:
+    return a + (b - a) * share
+
+
+# ---------------------------------------------------------------- runs
+
+
+def is_segmentation(text: str) -> bool:
+    """Returns True if FILE_OR_RUN is a run whose objective is segmentation."""
+    if not loading.may_be_run(text):
+        return False
+    run = loading.find_run(text)
+    assert run is not None, text
+    config = config_lib.read(str(run.workdir / step_folders.CONFIG_FILE))
+    return config.objective.partition("(")[0] == "segmentation"
+
+
+def open_run(
+    text: str, image_size: tuple[int, int] | None = None, whole: bool = False
+) -> Segmenter:
+    """Loads a run for which `is_segmentation` is true, onto all devices of this process.
+
+    Args:
+      text: WORKDIR, WORKDIR@best or WORKDIR@STEP.
+      image_size: rows and columns of a window; None: those of training.
+      whole: see `Segmenter`.
+
+    Raises:
+      BadInput: the run cannot be read, or does not take images of this size.
+    """
+    if not coordination.present_accelerators():
+        jax.config.update("jax_platforms", "cpu")  # or libtpu complains about a missing TPU
+    run = loading.find_run(text)
+    assert run is not None, text
+    config = config_lib.read(str(run.workdir / step_folders.CONFIG_FILE))
+    names = loading.class_names(run.workdir)
+    if not names:
+        raise BadInput(f"{run.workdir / step_folders.CLASSES_FILE} names no classes; restore it.")
+    cfg = variants.of(config.model, len(names))
+    objective = objectives.make(config, cfg)
+    assert isinstance(objective, Segmentation)
+    cfg, images = objective.model(cfg), images_lib.of(config.data)
+    size = image_size or images.size
+    variants.check_image_size(cfg, *size)
+    weights = loading.read_weights(text)
+    prefix = f"{program.PARAMETERS}/"
+    head = {p.removeprefix(prefix): x for p, x in weights.flat.items() if p.startswith(prefix)}
+    params = loading.fit(weights, cfg, size, fresh_head=True).params
+    params = {**params, program.PARAMETERS: _nested(head)}
+    rules = sharding.Rules(
+        sharding.make_mesh(replica=0, data=-1, fsdp=1, tensor=1),
+        (("act_batch", ("replica", "data")),),
+    )
+    network = program.network(variants.make(cfg, rules), images)
+
+    def step(params: Any, windows: jax.Array) -> jax.Array:
+        return objective.logits(network, params, windows, train=False, key=None)
+
+    return Segmenter(
+        names, size, images.channels, jax.device_put(params, rules.replicated), rules,
+        jax.jit(step, out_shardings=rules.sharding(("act_batch",), (EACH * rules.batch_parts,))),
+        whole,
+    )  # fmt: skip
+
+
+def _nested(flat: dict[str, Any]) -> dict[str, Any]:
+    nested: dict[str, Any] = {}
+    for path, leaf in flat.items():
+        *folders, name = path.split("/")
+        place = nested
+        for folder in folders:
+            place = place.setdefault(folder, {})
+        place[name] = leaf
+    return nested

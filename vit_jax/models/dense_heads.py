@@ -1,0 +1,160 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Heads that map the feature maps of a backbone to one logit of each class per position.
+
+They compute in float32. Axes: B batch, h w grid, L = h w positions, D features, E width of the
+head, Y classes. Start from `make`.
+"""
+
+from typing import Any, Literal
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from vit_jax.models.attention import Attention
+from vit_jax.models.layers import MLP_AXES, Mlp, dropout, layer_norm
+from vit_jax.sharding import Axes
+
+Kind = Literal["linear", "mask_transformer", "upsampling"]
+KINDS: tuple[str, ...] = ("linear", "mask_transformer", "upsampling")
+
+# Heads are small, and may have one attention head: that axis is not split.
+AXES: Axes = {
+    r"objective/decoder_\d+/attn/(query|key|value)/kernel": ("embed", None, None),
+    r"objective/decoder_\d+/attn/(query|key|value)/bias": (None, None),
+    r"objective/decoder_\d+/attn/out/kernel": (None, None, "embed"),
+    r"objective/decoder_\d+/attn/out/bias": (None,),
+    **{rf"objective/decoder_\d+/{path}": axes for path, axes in MLP_AXES.items()},
+    r"objective/(decoder_\d+/)?\w*norm(_\d)?/(scale|bias)": (None,),
+    r"objective/class_tokens": (None, None, "embed"),
+    r"objective/project/kernel": ("embed", None),
+    r"objective/(of_patches|of_classes|classify)": ("embed", None),
+    r"objective/classify/kernel": ("embed", None),
+    r"objective/up_\d/kernel": (None, None, "embed", None),
+    r"objective/(project|classify|up_\d)/bias": (None,),
+}
+_HEAD_DIM = 64
+_EPSILON = 1e-6
+
+
+def make(kind: Kind, classes: int, *, width: int, layers: int, rate: float) -> nn.Module:
+    """Returns a head, a module that maps [B, h, w, D] and a key to logits [B, h', w', Y].
+
+    Args:
+      kind: `linear`: one layer per position. `mask_transformer`: Segmenter's (arXiv:2105.05633,
+        section 3.2). `upsampling`: two transposed convolutions, so h' = 4 h, and a linear layer.
+      classes: Y.
+      width: E; 0: that of the features for a mask transformer, 256 for upsampling.
+      layers: number of blocks of a mask transformer.
+      rate: rate of dropout in a mask transformer.
+    """
+    if kind == "linear":
+        return Linear(classes)
+    if kind == "upsampling":
+        return Upsampling(classes, width or 256)
+    return MaskTransformer(classes, width, layers, rate)
+
+
+class Linear(nn.Module):
+    """One linear layer on each position, as DINOv2 evaluates (arXiv:2304.07193, section 7.4).
+
+    There is no batch norm before it, so that no statistics pass between examples.
+    """
+
+    classes: int
+
+    @nn.compact
+    def __call__(self, x_BhwD: jax.Array, key: jax.Array | None) -> jax.Array:
+        """Maps [B, h, w, D] to [B, h, w, Y]."""
+        return _classify(x_BhwD, self.classes)
+
+
+class Upsampling(nn.Module):
+    """Doubles the grid twice by transposed convolutions with LayerNorm and GELU, and classifies."""
+
+    classes: int
+    width: int
+
+    @nn.compact
+    def __call__(self, x_BhwD: jax.Array, key: jax.Array | None) -> jax.Array:
+        """Maps [B, h, w, D] to [B, 4 h, 4 w, Y]."""
+        for number in range(2):
+            x_BhwD = nn.ConvTranspose(self.width, (2, 2), (2, 2), name=f"up_{number}")(x_BhwD)
+            x_BhwD = nn.gelu(layer_norm(f"up_norm_{number}", _EPSILON, "float32")(x_BhwD))
+        return _classify(x_BhwD, self.classes)
+
+
+def _classify(x: jax.Array, classes: int) -> jax.Array:
+    """A linear layer that starts near zero; it belongs to the calling module."""
+    return nn.Dense(classes, kernel_init=nn.initializers.normal(0.01), name="classify")(x)
+
+
+class MaskTransformer(nn.Module):
+    """Lets learned tokens of the classes and patches attend to each other (arXiv:2105.05633, 3.2).
+
+    A logit is the product of the unit vectors of a patch and a class, after a LayerNorm over
+    classes as in the authors' code.
+
+    Attributes:
+      classes: Y.
+      width: E, or 0 for D.
+      layers: number of blocks.
+      rate: dropout after attention and MLP layers.
+    """
+
+    classes: int
+    width: int
+    layers: int
+    rate: float
+
+    @nn.compact
+    def __call__(self, x_BhwD: jax.Array, key: jax.Array | None) -> jax.Array:
+        """Maps [B, h, w, D] to [B, h, w, Y]."""
+        batch, rows, columns, features = x_BhwD.shape
+        width = self.width or features
+        patches_BLE = nn.Dense(width, name="project")(x_BhwD.reshape(batch, -1, features))
+        tokens_1YE = self.param(
+            "class_tokens", nn.initializers.truncated_normal(0.02), (1, self.classes, width)
+        )
+        tokens_BYE = jnp.broadcast_to(tokens_1YE, (batch, self.classes, width))
+        x_BLE = jnp.concatenate([patches_BLE, tokens_BYE], axis=1)
+        for number in range(self.layers):
+            own = None if key is None else jax.random.fold_in(key, number)
+            x_BLE = _Block(max(1, width // _HEAD_DIM), self.rate, name=f"decoder_{number}")(
+                x_BLE, own
+            )
+        x_BLE = layer_norm("decoder_norm", _EPSILON, "float32")(x_BLE)
+        own_init = nn.initializers.normal(width**-0.5)
+        products = [
+            _unit(x @ self.param(name, own_init, (width, width)))
+            for name, x in (
+                ("of_patches", x_BLE[:, : rows * columns]),
+                ("of_classes", x_BLE[:, rows * columns :]),
+            )
+        ]
+        masks_BLY = jnp.einsum("ble,bye->bly", *products)
+        masks_BLY = layer_norm("mask_norm", _EPSILON, "float32")(masks_BLY)
+        return masks_BLY.reshape(batch, rows, columns, self.classes)
+
+
+class _Block(nn.Module):
+    """A layer of an encoder, see `vit.EncoderBlock`."""
+
+    heads: int
+    rate: float
+
+    @nn.compact
+    def __call__(self, x_BLE: jax.Array, key: jax.Array | None) -> jax.Array:
+        keys: Any = [None] * 2 if key is None else jax.random.split(key, 2)
+        y_BLE = layer_norm("attn_norm", _EPSILON, "float32")(x_BLE)
+        y_BLE = Attention(self.heads, 0.0, "float32", None, name="attn")(y_BLE, y_BLE, None)
+        x_BLE += dropout(y_BLE, self.rate, keys[0])
+        y_BLE = layer_norm("mlp_norm", _EPSILON, "float32")(x_BLE)
+        mlp = Mlp(4 * x_BLE.shape[-1], "erf", self.rate, "float32", None, name="mlp")
+        return x_BLE + mlp(y_BLE, keys[1])
+
+
+def _unit(x: jax.Array) -> jax.Array:
+    return x * jax.lax.rsqrt(jnp.sum(x * x, axis=-1, keepdims=True) + 1e-12)

@@ -20,7 +20,10 @@ from vit_jax.models import variants
 from vit_jax.step.objective import Objective
 
 # Name in `objective` -> class. `auto` stands for the two that have sections of their own.
-OBJECTIVES = {"contrastive": "vit_jax.step.contrastive:Contrastive"}
+OBJECTIVES = {
+    "contrastive": "vit_jax.step.contrastive:Contrastive",
+    "mae": "vit_jax.step.mae:MAE",
+}
 _SECTIONS = ("loss", "masked", "mixup")  # every objective uses some of them, or none
 _HEAD = ("model.representation", "model.head_bias")  # keys of the head on classes
 

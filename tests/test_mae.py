@@ -162,7 +162,7 @@ def test_other_families_and_impossible_numbers_are_refused():
         with pytest.raises(BadInput, match=r"takes a ViT .* use B/16, L/16 or H/14"):
             SMALL.model(cfg)
     for changes in ({"masked": 1.0}, {"masked": 0.0}, {"depth": 0}, {"width": 500}, {"heads": 1.5}):
-        with pytest.raises(ValueError, match="give|are whole"):
+        with pytest.raises(ValueError, match=r"give|are whole"):
             MAE(**changes)
 
 
@@ -232,7 +232,9 @@ def test_gradients_reach_encoder_and_decoder_and_every_step_draws_anew():
     before, after = tiny.params(cfg), steps()[1]
     for path, leaf in tree.leaves_with_paths(before):
         if not path.endswith("key/bias"):  # softmax does not see it
-            assert not np.array_equal(leaf, functools.reduce(dict.get, path.split("/"), after)), path
+            assert not np.array_equal(leaf, functools.reduce(dict.get, path.split("/"), after)), (
+                path
+            )
     drawn = [SMALL.draw({"_mask": np.ones(2)}, jax.random.key(i))[0]["key"] for i in range(2)]
     assert len({tuple(r) for keys in drawn for r in np.asarray(mae.ranks(keys, 64))}) == 4
 
@@ -276,14 +278,20 @@ def test_a_plan_counts_the_decoder_and_what_it_keeps():
 @pytest.mark.parametrize("model, epochs", [("B/16", 800), ("L/16", 1600), ("H/14", 800)])
 def test_recipe_has_the_numbers_of_the_papers_table_8(model, epochs):
     config = config_lib.load(f"{RECIPE}:model={model},epochs={epochs}")
-    assert (config.batch_size, config.schedule.lr, config.length) == (4096, 2.4e-3, f"{epochs} epochs")
+    assert (config.batch_size, config.schedule.lr, config.length) == (
+        4096,
+        2.4e-3,
+        f"{epochs} epochs",
+    )
     assert (config.optimizer.adamw.b1, config.optimizer.adamw.b2) == (0.9, 0.95)
     assert (config.optimizer.weight_decay, config.schedule.warmup) == (0.05, "40 epochs")
     build_run.check(config)
 
 
-@pytest.mark.parametrize("key, value", [("loss.label_smoothing", "0.1"), ("mixup.alpha", "0.2"),
-                                        ("masked.target", "mean"), ("model.representation", "8")])  # fmt: skip
+@pytest.mark.parametrize("key, value", [
+    ("loss.label_smoothing", "0.1"), ("mixup.alpha", "0.2"), ("masked.target", "mean"),
+    ("model.representation", "8"),
+])  # fmt: skip
 def test_options_of_classes_are_refused(key, value):
     with pytest.raises(BadInput, match=f"{key}.*has no use with mae"):
         build_run.check(config_lib.load(RECIPE, [f"--config.{key}={value}"]))
@@ -310,7 +318,9 @@ def test_commands_of_the_page_and_a_branch_that_is_the_run_bit_for_bit(
     assert {n for n, f in fate.items() if f == "re-initialised"} == {"head/kernel", "head/bias"}
     assert fate["embedding/kernel"] == fate["block_0/mlp/up/kernel"] == "loaded"
     words = shlex.split(commands[0].replace("/path/to/images", str(image_folder)))
-    words = [w.replace("configs/", f"{ROOT}/configs/").replace("runs/mae", "runs/branch") for w in words]
+    words = [
+        w.replace("configs/", f"{ROOT}/configs/").replace("runs/mae", "runs/branch") for w in words
+    ]
     assert main([*words, *short, *own, "--branch=runs/mae@3"]) == 0
     a, b = (loading.read_weights(f"runs/{name}@6").flat for name in ("mae", "branch"))
     assert a.keys() == b.keys()

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax import sharding, tree
-from vit_jax.build import execution, objectives
+from vit_jax.build import execution, objectives, read_models
 from vit_jax.config import frozen, sections, timeline
 from vit_jax.config import images as images_lib
 from vit_jax.config import load as config_lib
@@ -177,7 +177,8 @@ class Program:
 
     def init(self) -> state.TrainState:
         """Makes a state from scratch, in place on the devices."""
-        return self.compiled("create")(_keys(self.config.seed, self.rules)[0])
+        created = self.compiled("create")(_keys(self.config.seed, self.rules)[0])
+        return read_models.filled(created, self.objective.reads)
 
     def init_from(self, fitted: "Fitted") -> state.TrainState:
         """Makes a state from weights, in place on the devices; missing parameters start anew."""
@@ -191,7 +192,8 @@ class Program:
         from_params = functools.partial(
             state.from_params, tx=self.tx, ema=self.config.ema.decay > 0, keep=self.objective.kept
         )
-        return jax.jit(from_params, out_shardings=places)(chosen)
+        created = jax.jit(from_params, out_shardings=places)(chosen)
+        return read_models.filled(created, self.objective.reads)
 
     def changed(self, settings: Mapping[str, Any]) -> "Program":
         """Makes the same program with other values: config key -> value."""
@@ -227,8 +229,8 @@ def make(
 
     Args:
       config: the settled and checked configuration.
-      classes: number of classes of the dataset.
-      examples: number of examples in the training split.
+      classes: classes of the dataset.
+      examples: examples in the training split.
       labels: K, the largest number of labels of an image.
       devices: devices to run on (default: all of the run), or descriptions of devices.
       platform: cpu, gpu or tpu, if the devices stand in for those of another platform.
@@ -239,7 +241,7 @@ def make(
     rules = make_rules(config, devices)
     platform = platform or rules.mesh.devices.flat[0].platform
     cfg, steps = variants.of(config.model, classes), timeline.steps_of(config, examples)
-    objective = objectives.make(config, cfg)
+    objective = read_models.in_form(objectives.make(config, cfg), config, rules, steps, platform)
     chosen = _execution(config, objective, objective.model(cfg), rules, steps, platform)
     init_params = _initialiser(chosen.cfg, objective, images_lib.of(config.data))
     params = jax.eval_shape(init_params, _key_shape())
@@ -247,6 +249,7 @@ def make(
     state_options = {"ema": config.ema.decay > 0, "keep": objective.kept}
     create = functools.partial(state.create, init_params, tx, **state_options)
     abstract = _placed(create, params, objective.AXES | variants.axes(chosen.cfg), rules)
+    abstract = read_models.placed(abstract, objective.reads, rules)
     places = jax.tree.map(lambda x: x.sharding, abstract)
     everywhere, model = rules.replicated, variants.make(chosen.cfg, rules)
     step, *evaluation = _step_functions(config, objective, model, tx, params, platform)
@@ -365,13 +368,13 @@ def _optimizer(
     return rates, train_step.skipping(tx) if config.skip_non_finite else tx
 
 
-def network(model: variants.Model, images: images_lib.Images) -> Network:
-    """Returns a model as objectives call it."""
+def network(model: variants.Model, images: images_lib.Images, reads: Any = None) -> Network:
+    """Returns a model as objectives call it, with the models that they read beside it."""
 
     def apply(params: Any, images: jax.Array, **options: Any) -> jax.Array:
         return jnp.asarray(model.apply({"params": params}, images, **options))
 
-    return Network(apply, images.mean, images.std)
+    return Network(apply, images.mean, images.std, read_models.networks(reads or {}, model.rules))
 
 
 def _climb(config: sections.Config, params: Any) -> Any:
@@ -396,7 +399,7 @@ def _step_functions(
 
     Only an objective that learns classes has scores.
     """
-    called = network(model, images_lib.of(config.data))
+    called = network(model, images_lib.of(config.data), objective.reads)
     step = train_step.make_train_step(
         objective,
         called,

@@ -59,7 +59,7 @@ def saved_bytes(program: Program) -> int:
     config, objective = program.config, program.objective
     examples = config.batch_size // config.accumulation // program.rules.batch_parts
     bare = variants.make(program.model.cfg.in_form(unrolled=False))  # else copies would count
-    called = network(bare, program.images)
+    called = network(bare, program.images, objective.reads)
 
     def kept(params: Any, state: Any, batch: Any, key: jax.Array) -> Any:
         batch, drawn = objective.draw(batch, key)

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import re
 import shlex
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -142,6 +143,20 @@ def test_flops_by_hand():
     assert variants.forward_flops(cfg, 224, 224, 1) - cfg.forward_flops(224, 224) == grey
 
 
+def test_the_page_has_the_shares_of_a_step_of_masked_patch_prediction():
+    text = (ROOT / "docs" / "mae.md").read_text()
+    rows = re.findall(
+        r"^\| (\d) layers? \| ([\d.]+) \| ([\d.]+) \| ([\d.]+) \|$", text, re.MULTILINE
+    )
+    assert [int(depth) for depth, *_ in rows] == [8, 4, 1]
+    for depth, *shares in rows:
+        for variant, share in zip(("B/16", "L/16", "H/14"), shares, strict=True):
+            cfg = variants.config(variant=variant, classes=0)
+            whole = variants.forward_flops(cfg.for_patches(512), 224, 224)
+            light = variants.forward_flops(MAE(depth=int(depth)).model(cfg), 224, 224)
+            assert light / whole == pytest.approx(float(share), abs=0.005)
+
+
 def test_flops_equal_those_of_the_compiler():
     base = variants.config(variant="Ti/8", width=256, depth=2, mlp=768, heads=4, classes=5)
     cfg = MAE(depth=1, width=128, heads=2).model(base)
@@ -161,7 +176,8 @@ def test_other_families_and_impossible_numbers_are_refused():
     for cfg in (tiny.bit(), tiny.hybrid(), tiny.mixer()):
         with pytest.raises(BadInput, match=r"takes a ViT .* use B/16, L/16 or H/14"):
             SMALL.model(cfg)
-    for changes in ({"masked": 1.0}, {"masked": 0.0}, {"depth": 0}, {"width": 500}, {"heads": 1.5}):
+    wrong: list[dict[str, Any]] = [{"masked": 1.0}, {"masked": 0.0}, {"depth": 0}]
+    for changes in [*wrong, {"width": 500}, {"heads": 1.5}]:
         with pytest.raises(ValueError, match=r"give|are whole"):
             MAE(**changes)
 

@@ -9,7 +9,8 @@
     vit_jax plan --config=configs/mae.py:model=L/16 --accelerator=v3-128
 
     model    B/16, L/16 or H/14 (the paper's), or another ViT of `vit_jax models`
-    dataset  imagenet (the paper's) | imagenet21k | jft, and `release`, as in configs/pretrain.py
+    dataset  imagenet (the paper's) | imagenet21k | jft, and `release`, as in configs/pretrain.py;
+             own: any images, see --config.data.source, whose labels are ignored
     epochs   800 (the paper's studies); 1600 gives its best results
     masked   share of the patches that are masked (0.75)
     decoder  its layers (8); its width is 512
@@ -19,7 +20,6 @@ The recipe is that of Table 8: AdamW with b2 = 0.95, batch 4096, rate 1.5e-4 * 4
 decay 0.05, 40 epochs of warm-up, cosine, and random crops of 20 to 100 % of the area, with flips.
 From the published code, not the paper: that range of areas, and fixed sine-cosine positions; the
 crops here are resized linearly, there by cubic interpolation. Inferred: decay of kernels only.
-Labels are ignored, so any images will do: --config.data.source=folder:PATH.
 
 After 1600 epochs and fine-tuning on ImageNet the paper has 83.6 % (B/16), 85.9 % (L/16) and 86.9 %
 (H/14, 224 pixels) (Table 3). 800 epochs of L/16 give 84.9 %, and a linear probe 73.5 % (Table 1).
@@ -37,7 +37,8 @@ def get_config(arg=None):
         standin=False,
     )  # fmt: skip
     config = base.get_config()
-    pretrain.set_images(config, args)
+    if args.dataset != "own":
+        pretrain.set_images(config, args)
     config.length = f"{args.epochs} epochs"
     config.batch_size = 4096
     config.objective = f"mae(masked={args.masked}, depth={args.decoder})"

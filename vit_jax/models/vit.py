@@ -74,15 +74,8 @@ class ViT(nn.Module):
         stem_key, blocks_key = (None, None) if key is None else jax.random.split(key)
 
         tokens_BLD, grid = self._embed(images_BHWC, dtype, source_BL)
-        everywhere_1LD = None
-        if cfg.posemb not in posemb.WITHOUT_TABLE and cfg.posemb_at != "every":
-            posemb_1LD = position_table(cfg, self.param, grid)
-            if cfg.posemb_at == "shared":
-                everywhere_1LD = posemb_1LD
-            else:
-                tokens_BLD += posemb_1LD.astype(dtype)
-        if visible_BK is not None:
-            tokens_BLD = _only(tokens_BLD, visible_BK, cfg.prefix)
+        tokens_BLD, everywhere_1LD = self._positioned(tokens_BLD, grid)
+        tokens_BLD = _only(tokens_BLD, visible_BK, cfg.prefix)
         tokens_BLD = dropout(tokens_BLD, cfg.dropout, stem_key)
         tokens_BLD = self._stem_norm(tokens_BLD, "tokens")
         tokens_BLD = constrain(tokens_BLD, ("act_batch", "act_tokens", "act_embed"), self.rules)
@@ -118,6 +111,18 @@ class ViT(nn.Module):
             return logits_BY
         x_BD = pooled[1].astype(jnp.float32)
         return (logits_BY + layers.head(x_BD, cfg.classes, cfg.head_bias, name="dist_head")) / 2
+
+    def _positioned(
+        self, tokens_BLD: jax.Array, grid: tuple[int, int]
+    ) -> tuple[jax.Array, jax.Array | None]:
+        """Returns the tokens with their positions, and the positions that every layer adds."""
+        cfg = self.cfg
+        if cfg.posemb in posemb.WITHOUT_TABLE or cfg.posemb_at == "every":
+            return tokens_BLD, None
+        posemb_1LD = position_table(cfg, self.param, grid)
+        if cfg.posemb_at == "shared":
+            return tokens_BLD, posemb_1LD
+        return tokens_BLD + posemb_1LD.astype(tokens_BLD.dtype), None
 
     def _stem_norm(self, x_BLD: jax.Array, of: str) -> jax.Array:
         """Applies the norm of the stem where `model.stem_norm` says."""
@@ -216,7 +221,9 @@ def _corrupted(patches_BLD: jax.Array, source_BL: jax.Array, mask_11D: jax.Array
     return jnp.where(source_BL1 < 0, mask_11D, taken_BLD)
 
 
-def _only(tokens_BLD: jax.Array, visible_BK: jax.Array, prefix: int) -> jax.Array:
-    """Returns the tokens before the patches, and the patches with these numbers."""
+def _only(tokens_BLD: jax.Array, visible_BK: jax.Array | None, prefix: int) -> jax.Array:
+    """Returns the tokens before the patches, and the patches with these numbers; None: all."""
+    if visible_BK is None:
+        return tokens_BLD
     patches_BKD = jnp.take_along_axis(tokens_BLD[:, prefix:], visible_BK[..., None], axis=1)
     return jnp.concatenate([tokens_BLD[:, :prefix], patches_BKD], axis=1)

@@ -7,11 +7,12 @@ Start from `make`.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import jax
 
+from vit_jax.config import frozen, plugins, sections
 from vit_jax.config import images as images_lib
-from vit_jax.config import plugins, sections
 from vit_jax.config.load import flatten
 from vit_jax.data.example import FIELDS, SPATIAL
 from vit_jax.data.ops import chain as preprocess
@@ -19,12 +20,18 @@ from vit_jax.errors import BadInput, unknown
 from vit_jax.models import variants
 from vit_jax.step.objective import Objective
 
-# Name in `objective` -> class. `auto` stands for the two that have sections of their own.
+# Name in `objective` -> class. `auto` stands for the three that have sections of their own.
 OBJECTIVES = {
     "contrastive": "vit_jax.step.contrastive:Contrastive",
+    "mae": "vit_jax.step.mae:MAE",
     "segmentation": "vit_jax.step.segmentation:Segmentation",
 }
-_SECTIONS = ("loss", "masked", "mixup")  # every objective uses some of them, or none
+_SECTIONS = (
+    "distillation",
+    "loss",
+    "masked",
+    "mixup",
+)  # every objective uses some of them, or none
 _HEAD = ("model.representation", "model.head_bias")  # keys of the head on classes
 
 
@@ -56,13 +63,28 @@ def _auto(config: sections.Config, cfg: variants.Config) -> Objective:
         return masked_patches.make(cfg, variant, *size, target=masked.target, rate=masked.rate)
     from vit_jax.step.classification import Classification
 
-    return Classification(
-        classes=cfg.classes,
-        loss=config.loss.name,
-        label_smoothing=config.loss.label_smoothing,
-        mixup=config.mixup.alpha,
-        cutmix=config.mixup.cutmix,
-    )
+    learned: dict[str, Any] = {
+        "classes": cfg.classes,
+        "loss": config.loss.name,
+        "label_smoothing": config.loss.label_smoothing,
+        "mixup": config.mixup.alpha,
+        "cutmix": config.mixup.cutmix,
+    }
+    taught = frozen.arguments(config.distillation)
+    teacher = taught.pop("teacher")
+    if teacher:
+        from vit_jax.build import read_models
+        from vit_jax.step.distillation import Distillation
+
+        images = images_lib.of(config.data)
+        model = read_models.describe("distillation.teacher", teacher, images)
+        return Distillation(**learned, **taught, teacher=model)
+    if config.distillation != sections.Distillation():
+        raise BadInput(
+            "distillation.kind, temperature and share have no use without a teacher; give "
+            "--config.distillation.teacher=FILE_OR_RUN, or leave them out."
+        )
+    return Classification(**learned)
 
 
 def _named(text: str) -> Objective:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from vit_jax import sharding
+from vit_jax.build import read_models
 from vit_jax.config import images as images_lib
 from vit_jax.config import sections, trainable
 from vit_jax.errors import BadInput
@@ -75,9 +76,7 @@ def creation(
     return functools.partial(state.create, init_params, tx, **options)
 
 
-def axes(
-    params: Any, meaning: sharding.Axes, chosen: "partial.Selection | None"
-) -> sharding.Axes:
+def axes(params: Any, meaning: sharding.Axes, chosen: "partial.Selection | None") -> sharding.Axes:
     """Returns the logical axes of every parameter: path -> axes."""
     if chosen is None:
         return sharding.param_axes(params, meaning)
@@ -92,14 +91,13 @@ def abstract_state(
     key: jax.ShapeDtypeStruct,
     axes: sharding.Axes,
     rules: sharding.Rules,
+    reads: read_models.Reads,
 ) -> state.TrainState:
     """Returns the state that `create` makes from a key, as shapes with shardings."""
     shapes = jax.eval_shape(create, key)
     base = shapes.base and params_of(shapes.base, axes, rules)
     shapes = dataclasses.replace(shapes, base=None)
-    return dataclasses.replace(
-        _with_places(shapes, sharding.place(shapes, axes, rules)), base=base
-    )
+    return dataclasses.replace(_with_places(shapes, sharding.place(shapes, axes, rules)), base=base)
 
 
 def params_of(params: Any, axes: sharding.Axes, rules: sharding.Rules) -> Any:

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax import sharding, tree
-from vit_jax.build import execution, objectives, optimization, placement
+from vit_jax.build import execution, objectives, optimization, placement, read_models
 from vit_jax.config import frozen, sections, timeline, trainable
 from vit_jax.config import images as images_lib
 from vit_jax.config import load as config_lib
@@ -184,7 +184,8 @@ class Program:
 
     def init(self) -> state.TrainState:
         """Makes a state from scratch, in place on the devices."""
-        return self.compiled("create")(_keys(self.config.seed, self.rules)[0])
+        created = self.compiled("create")(_keys(self.config.seed, self.rules)[0])
+        return read_models.filled(created, self.objective.reads)
 
     def init_from(self, fitted: "Fitted") -> state.TrainState:
         """Makes a state from weights, in place on the devices; missing parameters start anew."""
@@ -199,7 +200,8 @@ class Program:
             state.from_params, tx=self.tx, ema=self.config.ema.decay > 0, keep=self.objective.kept,
             split=placement.split(self.selection),
         )  # fmt: skip
-        return jax.jit(from_params, out_shardings=places)(chosen)
+        created = jax.jit(from_params, out_shardings=places)(chosen)
+        return read_models.filled(created, self.objective.reads)
 
     def with_base(self, restored: state.TrainState, fitted: "Fitted | None") -> state.TrainState:
         """Returns a restored state with the base from the weights that training began with."""
@@ -260,7 +262,7 @@ def make(
     rules = make_rules(config, devices)
     platform = platform or rules.mesh.devices.flat[0].platform
     cfg, steps = variants.of(config.model, classes), timeline.steps_of(config, examples)
-    objective = objectives.make(config, cfg)
+    objective = read_models.in_form(objectives.make(config, cfg), config, rules, steps, platform)
     chosen = _execution(config, objective, objective.model(cfg), rules, steps, platform)
     init_params = _initialiser(config, chosen.cfg, objective)
     params = jax.eval_shape(init_params, _key_shape())
@@ -268,7 +270,7 @@ def make(
     rates, tx = optimization.make(config, chosen.cfg, params, steps, rules, selection)
     create = placement.creation(config, objective, init_params, tx, selection)
     axes = placement.axes(params, objective.AXES | variants.axes(chosen.cfg), selection)
-    abstract = placement.abstract_state(create, _key_shape(), axes, rules)
+    abstract = placement.abstract_state(create, _key_shape(), axes, rules, objective.reads)
     places, everywhere = jax.tree.map(lambda x: x.sharding, abstract), rules.replicated
     model = variants.make(chosen.cfg, rules)
     step, *evaluation = _step_functions(config, objective, model, tx, params, platform, selection)
@@ -353,13 +355,13 @@ def _step_flops(objective: Objective, cfg: variants.Config, images: images_lib.I
     return flops * variants.forward_flops(cfg, *images.shape) // forward
 
 
-def network(model: variants.Model, images: images_lib.Images) -> Network:
-    """Returns a model as objectives call it."""
+def network(model: variants.Model, images: images_lib.Images, reads: Any = None) -> Network:
+    """Returns a model as objectives call it, with the models that they read beside it."""
 
     def apply(params: Any, images: jax.Array, **options: Any) -> Any:
         return jax.tree.map(jnp.asarray, model.apply({"params": params}, images, **options))
 
-    return Network(apply, images.mean, images.std)
+    return Network(apply, images.mean, images.std, read_models.networks(reads or {}, model.rules))
 
 
 def _step_functions(
@@ -375,7 +377,7 @@ def _step_functions(
 
     Only an objective that learns classes has scores.
     """
-    called = network(model, images_lib.of(config.data))
+    called = network(model, images_lib.of(config.data), objective.reads)
     step = train_step.make_train_step(
         objective,
         called,

@@ -312,7 +312,7 @@ FORMS: dict[str, tuple[str, Callable[[Any], bool]]] = {
         f"pairs of a path pattern and a factor in {_FACTORS}: (('head/.*', 10.0),)",
         _pairs(lambda v: _number(v, _FACTORS), _pattern),
     ),
-    "objective": ("auto, contrastive(...), segmentation(...) or MODULE:NAME(...)", _text),
+    "objective": ("auto, contrastive(...), mae(...), segmentation(...) or MODULE:NAME(...)", _text),
     "patterns": ("path patterns, which are regular expressions: ('embedding/.*',)", _all(_pattern)),
     "rules": (
         "pairs of a logical axis and mesh axes: (('embed', ('fsdp',)),)",

@@ -130,6 +130,17 @@ class Masked:
 
 
 @dataclass(frozen=True)
+class Distillation:
+    """What a teacher predicts, beside labels or in their place (docs/distillation.md)."""
+    teacher: str = results("", 'run or weights file of the teacher; "": learn from labels alone')
+    kind: Literal["soft", "hard"] = results(
+        "soft", "soft: the teacher's probabilities; hard: its first class")
+    temperature: float = results(
+        1.0, "soft: divides the logits of teacher and model", Range(0.01, 100))
+    share: float = results(1.0, "share of the teacher in the loss; the rest is of labels", _SHARE)
+
+
+@dataclass(frozen=True)
 class Mixup:
     """Mixing of the images of a batch; if both are set, they take turns."""
     alpha: float = results(0.0, "mix pairs of images by Beta(alpha, alpha); 0: off", _NOT_NEGATIVE)
@@ -279,6 +290,7 @@ class Config:
     data: Data = inside(Data)
     loss: Loss = inside(Loss)
     masked: Masked = inside(Masked)
+    distillation: Distillation = inside(Distillation)
     mixup: Mixup = inside(Mixup)
     optimizer: Optimizer = inside(Optimizer)
     schedule: Schedule = inside(Schedule)

@@ -48,6 +48,7 @@ class ViT(nn.Module):
         key: jax.Array | None = None,
         source_BL: jax.Array | None = None,
         real_BL: jax.Array | None = None,
+        visible_BK: jax.Array | None = None,
     ) -> Any:
         """Returns the logits of normalised images.
 
@@ -59,6 +60,8 @@ class ViT(nn.Module):
             the mask token; None leaves every patch in its place. Only used to predict patches.
           real_BL: bool [B, L], False for patches that no token attends to and no pool reads, such
             as padding; None: all are real.
+          visible_BK: int32 [B, K], the only patches that the blocks see. The result is then the
+            tokens after the last norm, [B, prefix + K, D]; see `mae`.
 
         Returns:
           float32 [B, Y]; for a model that predicts patches, [B, L, O]; for one that gives feature
@@ -71,20 +74,15 @@ class ViT(nn.Module):
         stem_key, blocks_key = (None, None) if key is None else jax.random.split(key)
 
         tokens_BLD, grid = self._embed(images_BHWC, dtype, source_BL)
-        everywhere_1LD = None
-        if cfg.posemb not in posemb.WITHOUT_TABLE and cfg.posemb_at != "every":
-            posemb_1LD = position_table(cfg, self.param, grid)
-            if cfg.posemb_at == "shared":
-                everywhere_1LD = posemb_1LD
-            else:
-                tokens_BLD += posemb_1LD.astype(dtype)
+        tokens_BLD, everywhere_1LD = self._positioned(tokens_BLD, grid)
+        tokens_BLD = _only(tokens_BLD, visible_BK, cfg.prefix)
         tokens_BLD = dropout(tokens_BLD, cfg.dropout, stem_key)
         tokens_BLD = self._stem_norm(tokens_BLD, "tokens")
         tokens_BLD = constrain(tokens_BLD, ("act_batch", "act_tokens", "act_embed"), self.rules)
         if real_BL is not None:
             real_BL = jnp.pad(real_BL, ((0, 0), (cfg.prefix, 0)), constant_values=True)
         shared = Shared(everywhere_1LD, self._places(grid, stem_key), real_BL)
-        attributes, last = (cfg, self.rules, grid), (cfg.last_is_short,)
+        attributes, last = (cfg, self.rules, grid), (cfg.last_is_short and visible_BK is None,)
         tokens_BLD, outputs = layers.apply_blocks(
             self, EncoderBlock, attributes, tokens_BLD, cfg, blocks_key, shared, last
         )
@@ -93,6 +91,8 @@ class ViT(nn.Module):
             return layers.maps([norm(x)[:, cfg.prefix :] for x in outputs], grid)
         if cfg.final_norm == "tokens" or cfg.patch_outputs:
             tokens_BLD = norm(tokens_BLD)
+        if visible_BK is not None:
+            return tokens_BLD
         if cfg.patch_outputs:
             patches_BLD = tokens_BLD[:, cfg.prefix :]
             return layers.head(
@@ -111,6 +111,18 @@ class ViT(nn.Module):
             return logits_BY
         x_BD = pooled[1].astype(jnp.float32)
         return (logits_BY + layers.head(x_BD, cfg.classes, cfg.head_bias, name="dist_head")) / 2
+
+    def _positioned(
+        self, tokens_BLD: jax.Array, grid: tuple[int, int]
+    ) -> tuple[jax.Array, jax.Array | None]:
+        """Returns the tokens with their positions, and the positions that every layer adds."""
+        cfg = self.cfg
+        if cfg.posemb in posemb.WITHOUT_TABLE or cfg.posemb_at == "every":
+            return tokens_BLD, None
+        posemb_1LD = position_table(cfg, self.param, grid)
+        if cfg.posemb_at == "shared":
+            return tokens_BLD, posemb_1LD
+        return tokens_BLD + posemb_1LD.astype(tokens_BLD.dtype), None
 
     def _stem_norm(self, x_BLD: jax.Array, of: str) -> jax.Array:
         """Applies the norm of the stem where `model.stem_norm` says."""
@@ -209,3 +221,11 @@ def _corrupted(patches_BLD: jax.Array, source_BL: jax.Array, mask_11D: jax.Array
     source_BL1 = source_BL[..., None]
     taken_BLD = jnp.take_along_axis(patches_BLD, jnp.maximum(source_BL1, 0), axis=1)
     return jnp.where(source_BL1 < 0, mask_11D, taken_BLD)
+
+
+def _only(tokens_BLD: jax.Array, visible_BK: jax.Array | None, prefix: int) -> jax.Array:
+    """Returns the tokens before the patches, and the patches with these numbers; None: all."""
+    if visible_BK is None:
+        return tokens_BLD
+    patches_BKD = jnp.take_along_axis(tokens_BLD[:, prefix:], visible_BK[..., None], axis=1)
+    return jnp.concatenate([tokens_BLD[:, :prefix], patches_BKD], axis=1)

@@ -36,15 +36,38 @@ class Network:
         its feature maps. It ignores the objective's own parameters. `key` drives dropout.
       mean: mean of each channel, see `normalise`.
       std: standard deviation of each channel.
+      others: the models that the objective reads, see `Objective.reads`.
     """
 
     apply: Callable[..., Any]
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    others: "Mapping[str, Network]" = dataclasses.field(default_factory=dict)
 
     def normalise(self, images_BHWC: jax.Array) -> jax.Array:
         """Maps uint8 pixels to the float32 input of the model."""
         return normalise(images_BHWC, self.mean, self.std)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ReadModel:
+    """A model that an objective reads and never trains, such as a teacher.
+
+    Attributes:
+      name: FILE_OR_RUN, for messages.
+      cfg: its configuration.
+      mean: mean of each channel, see `normalise`.
+      std: standard deviation of each channel.
+      shapes: its parameters as shapes.
+      load: returns its parameters.
+    """
+
+    name: str
+    cfg: Any
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    shapes: PyTree
+    load: Callable[[], PyTree]
 
 
 class Objective:
@@ -105,13 +128,27 @@ class Objective:
         """
         return {}
 
+    @property
+    def reads(self) -> dict[str, ReadModel]:
+        """Returns the models that it reads, which are fields of the objective, by name."""
+        fields = getattr(self, "__dataclass_fields__", {})
+        values = {name: getattr(self, name) for name in fields}
+        return {name: value for name, value in values.items() if isinstance(value, ReadModel)}
+
     def kept(self, params: PyTree) -> PyTree:
         """Returns what the train state keeps beside parameters, e.g. a teacher; None for nothing.
+
+        The parameters of the models that it reads are there too, under their names. They are zeros
+        here; a run puts them in place when it starts.
 
         An array under the path of a parameter is placed like the parameter, every other array is
         whole on every device. All are saved, and restored, with the run.
         """
-        return None
+        read = {
+            name: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), model.shapes)
+            for name, model in self.reads.items()
+        }
+        return read or None
 
     # ------------------------------------------------------------ a training step
 

@@ -41,6 +41,11 @@ def state_bytes(program: Program) -> int:
     return _tree_bytes(program.abstract)
 
 
+def _read(program: Program) -> Any:
+    """Returns the parameters of models that the objective only reads, as shapes."""
+    return [program.abstract.kept[name] for name in program.objective.reads]
+
+
 def _tree_bytes(shapes: Any) -> int:
     return sum(map(_local_bytes, jax.tree.leaves(shapes)))
 
@@ -62,7 +67,7 @@ def saved_bytes(program: Program) -> int:
         return saved_bytes(program.changed({"model.scan": False}))
     examples = config.batch_size // config.accumulation // program.rules.batch_parts
     bare = variants.make(program.model.cfg.in_form(unrolled=False))  # else copies would count
-    called = network(bare, program.images)
+    called = network(bare, program.images, objective.reads)
 
     def kept(params: Any, base: Any, state: Any, batch: Any, key: jax.Array) -> Any:
         batch, drawn = objective.draw(batch, key)
@@ -99,14 +104,15 @@ def moved_bytes(program: Program) -> int:
 
     The trained state and gradients are read and written once. Weights and kept activations are
     moved once in each direction of each micro-batch, and of each pass of SAM, which also writes the
-    parameters of its second pass.
+    parameters of its second pass. A teacher is read in each of them.
     """
     gradients, base = (_tree_bytes(x) for x in (program.abstract.params, program.abstract.base))
     weights = (gradients + base) // 4 * _compute_bytes(program)
     each = 2 * weights + 2 * saved_bytes(program)
-    passes = program.passes
+    passes, read = program.passes, _tree_bytes(_read(program))
     return (
-        2 * (state_bytes(program) - base)
+        2 * (state_bytes(program) - base - read)
+        + passes * program.config.accumulation * read
         + 2 * passes * gradients
         + (passes - 1) * gradients
         + passes * program.config.accumulation * each
@@ -143,6 +149,9 @@ def collectives(program: Program) -> Collectives:
                 sent["fsdp"]["reduce-scatter"] += parts * size * mesh["fsdp"]
         if over and learns:
             sent["+".join(over)]["all-reduce"] += parts * size
+    for leaf in jax.tree.leaves(_read(program)):  # only for a forward pass
+        if mesh["fsdp"] > 1 and "fsdp" in jax.tree.leaves(tuple(leaf.sharding.spec)):
+            sent["fsdp"]["all-gather"] += parts * _local_bytes(leaf) * mesh["fsdp"]
     if mesh["tensor"] > 1:
         sent["tensor"]["all-reduce"] += 4 * program.passes * _stream_bytes(program)
     return {axes: dict(kinds) for axes, kinds in sorted(sent.items())}

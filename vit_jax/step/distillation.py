@@ -1,0 +1,113 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The objective of learning from a teacher: the same crop and the same mix for both models.
+
+"Patient and consistent" teaching (arXiv:2106.05237), and the soft and hard losses of DeiT
+(arXiv:2012.12877, section 4) for a model with one output. Axes: B batch, H W C image, Y classes.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from vit_jax.errors import BadInput
+from vit_jax.step import losses, metrics, mixing
+from vit_jax.step.classification import Classification
+from vit_jax.step.objective import Batch, Network, PyTree, ReadModel, Sums
+
+
+@dataclasses.dataclass(frozen=True)
+class Distillation(Classification):
+    """The objective of predicting what a teacher predicts, and the labels.
+
+    It is evaluated as a classifier, without the teacher.
+
+    Attributes:
+      teacher: the teacher. The state keeps its parameters, which no update changes.
+      kind: `soft`: KL(teacher || model) of the probabilities at `temperature`, times its square;
+        `hard`: the cross-entropy against the teacher's first class.
+      temperature: T, which divides the logits of both.
+      share: the teacher's share of the loss. The rest is that of labels, as in `Classification`.
+    """
+
+    teacher: ReadModel = dataclasses.field(kw_only=True)
+    kind: str = "soft"
+    temperature: float = 1.0
+    share: float = 1.0
+
+    METRICS = ("loss", "top1", "agreement", "teacher_top1")
+    SECTIONS = ("loss", "mixup", "distillation")
+
+    def __post_init__(self) -> None:
+        if self.kind == "hard" and self.temperature != 1.0:
+            raise BadInput(
+                f"distillation.temperature={self.temperature} has no use with kind=hard; leave it "
+                "out."
+            )
+
+    def model(self, cfg: Any) -> Any:
+        if cfg.classes != self.teacher.cfg.classes:
+            raise BadInput(
+                f"distillation.teacher={self.teacher.name} has {self.teacher.cfg.classes} classes, "
+                f"and the data {cfg.classes}; give a teacher that was trained on these classes."
+            )
+        return cfg
+
+    def step_flops(self, cfg: Any, height: int, width: int) -> int:
+        teacher = self.teacher.cfg.forward_flops(height, width)
+        return super().step_flops(cfg, height, width) + teacher
+
+    def sums(
+        self,
+        network: Network,
+        params: PyTree,
+        kept: PyTree,
+        batch: Batch,
+        drawn: "mixing.Mix | None",
+        key: jax.Array,
+    ) -> Sums:
+        def mixed(normalise: Any) -> jax.Array:
+            images_BHWC = normalise(batch["image"])
+            if drawn is None:
+                return images_BHWC
+            partners_BHWC = normalise(batch[mixing.PARTNER + "image"])
+            return mixing.mixed(images_BHWC, partners_BHWC, drawn.pixels)
+
+        teacher = network.others["teacher"]
+        taught_BY = teacher.apply(kept["teacher"], mixed(teacher.normalise), train=False)
+        taught_BY = jax.lax.stop_gradient(taught_BY.astype(jnp.float32))
+        logits_BY = network.apply(params, mixed(network.normalise), train=True, key=key)
+        loss_B = self.share * self._taught(logits_BY, taught_BY)
+        if self.share < 1:
+            targets_BY = self._targets(batch)
+            if drawn is not None:
+                partner_BY = self._targets(batch, mixing.PARTNER)
+                targets_BY = mixing.mixed(targets_BY, partner_BY, drawn.share)
+            loss_B += (1 - self.share) * losses.find(self.loss)(logits_BY, targets_BY)
+        labels, mask_B = batch["labels"], batch["_mask"]
+        own = metrics.sums(logits_BY, labels, mask_B, loss_B)
+        agree_B = jnp.argmax(logits_BY, axis=-1) == jnp.argmax(taught_BY, axis=-1)
+        right = metrics.sums(taught_BY, labels, mask_B, loss_B)["top1"]
+        return {
+            "loss": own["loss"],
+            "top1": own["top1"].astype(jnp.float32),
+            "agreement": jnp.sum(agree_B & mask_B, dtype=jnp.float32),
+            "teacher_top1": right.astype(jnp.float32),
+        }
+
+    def _targets(self, batch: Batch, prefix: str = "") -> jax.Array:
+        labels_BK = batch[prefix + "labels"]
+        return losses.multi_hot(labels_BK, self.classes, smoothing=self.label_smoothing)
+
+    def _taught(self, logits_BY: jax.Array, taught_BY: jax.Array) -> jax.Array:
+        """Returns the teacher's part of the loss, float32 [B]."""
+        if self.kind == "hard":
+            first_BY = jax.nn.one_hot(jnp.argmax(taught_BY, axis=-1), self.classes)
+            return losses.softmax_xent(logits_BY, first_BY)
+        log_p_BY = jax.nn.log_softmax(taught_BY / self.temperature)
+        log_q_BY = jax.nn.log_softmax(logits_BY.astype(jnp.float32) / self.temperature)
+        difference_B = jnp.sum(jnp.exp(log_p_BY) * (log_p_BY - log_q_BY), axis=-1)
+        return self.temperature**2 * difference_B

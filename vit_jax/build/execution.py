@@ -82,9 +82,7 @@ def _layers(
     if not cfg.scan:
         return cfg, "layers unrolled (model.scan=false)"
     if frozen_below:
-        return dataclasses.replace(
-            cfg, unrolled=True
-        ), "layers unrolled (only the last are trained)"
+        return dataclasses.replace(cfg, unrolled=True), "layers unrolled (only the last learn)"
     why = ""
     if platform not in _UNROLLED_ABOVE:
         why = f"a {platform.upper()} has no figures"

@@ -62,7 +62,7 @@ def make(
 
 
 def _check_patterns(config: sections.Config, selection: "partial.Selection") -> None:
-    """Raises BadInput if a pattern of the optimizer matches only parameters that are not trained."""
+    """Raises BadInput if a pattern of the optimizer matches no parameter that is trained."""
     optimizer = config.optimizer
     for key, pairs in (
         ("lr_mults", optimizer.lr_mults),

@@ -97,7 +97,8 @@ def abstract_state(
     shapes = jax.eval_shape(create, key)
     base = shapes.base and params_of(shapes.base, axes, rules)
     shapes = dataclasses.replace(shapes, base=None)
-    return dataclasses.replace(_with_places(shapes, sharding.place(shapes, axes, rules)), base=base)
+    placed = _with_places(shapes, sharding.place(shapes, axes, rules))
+    return read_models.placed(dataclasses.replace(placed, base=base), reads, rules)
 
 
 def params_of(params: Any, axes: sharding.Axes, rules: sharding.Rules) -> Any:

@@ -3,7 +3,8 @@
 
 """Models that an objective only reads, such as a teacher: from FILE_OR_RUN to arrays on the mesh.
 
-The state keeps their parameters under `kept`, so they are saved with the run. Start from `describe`.
+The state keeps their parameters under `kept`, so they are saved with the run. Start from
+`describe`.
 """
 
 import dataclasses

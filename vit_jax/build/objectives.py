@@ -20,7 +20,10 @@ from vit_jax.models import variants
 from vit_jax.step.objective import Objective
 
 # Name in `objective` -> class. `auto` stands for the two that have sections of their own.
-OBJECTIVES = {"contrastive": "vit_jax.step.contrastive:Contrastive"}
+OBJECTIVES = {
+    "contrastive": "vit_jax.step.contrastive:Contrastive",
+    "dino": "vit_jax.step.dino:Dino",
+}
 _SECTIONS = ("loss", "masked", "mixup")  # every objective uses some of them, or none
 _HEAD = ("model.representation", "model.head_bias")  # keys of the head on classes
 
@@ -35,6 +38,11 @@ def make(config: sections.Config, cfg: variants.Config) -> Objective:
     objective = _auto(config, cfg) if config.objective == "auto" else _named(config.objective)
     if config.objective != "auto" or not objective.LABELLED:
         _check_unused(config, objective)
+    if objective.AVERAGE and not config.ema.decay:
+        raise BadInput(
+            f"objective={config.objective} learns from the average of the parameters, its teacher; "
+            "give ema.decay, e.g. --config.ema.decay=0.996 --config.ema.final=1."
+        )
     return objective
 
 

@@ -240,6 +240,8 @@ def make(
     platform = platform or rules.mesh.devices.flat[0].platform
     cfg, steps = variants.of(config.model, classes), timeline.steps_of(config, examples)
     objective = objectives.make(config, cfg)
+    in_steps = functools.partial(timeline.in_steps, config, examples, total=steps.total)
+    objective = objective.in_run(objective.model(cfg), in_steps)
     chosen = _execution(config, objective, objective.model(cfg), rules, steps, platform)
     init_params = _initialiser(chosen.cfg, objective, images_lib.of(config.data))
     params = jax.eval_shape(init_params, _key_shape())
@@ -249,7 +251,8 @@ def make(
     abstract = _placed(create, params, objective.AXES | variants.axes(chosen.cfg), rules)
     places = jax.tree.map(lambda x: x.sharding, abstract)
     everywhere, model = rules.replicated, variants.make(chosen.cfg, rules)
-    step, *evaluation = _step_functions(config, objective, model, tx, params, platform)
+    decay = train_step.decays(config.ema.decay, config.ema.final, steps.total)
+    step, *evaluation = _step_functions(config, objective, model, tx, params, platform, decay)
     jitted = functools.partial(jax.jit, compiler_options=compile_ahead.options(platform))
     eval_step, scores_step = (jitted(one, out_shardings=everywhere) for one in evaluation)
     return Program(
@@ -391,6 +394,7 @@ def _step_functions(
     tx: optimizers.Transform,
     params: Any,
     platform: str,
+    decay: Any,
 ) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
     """Returns (train step, evaluation step, evaluation step with scores).
 
@@ -402,7 +406,7 @@ def _step_functions(
         called,
         tx,
         accumulation=config.accumulation,
-        ema_decay=config.ema.decay,
+        ema_decay=decay,
         ema_warmup=config.ema.warmup,
         norm_of_change=platform == "tpu",
         climb=_climb(config, params),

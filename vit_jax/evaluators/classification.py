@@ -23,7 +23,7 @@ def evaluate(
     params: Any,
     batches: Iterable[tuple[str, dict[str, jax.Array]]],
     evaluator: "custom.Evaluator | None" = None,
-) -> dict[str, float | int]:
+) -> dict[str, Any]:
     """Runs over all batches; waits for the device only after the last one.
 
     Args:

@@ -6,7 +6,8 @@
 Axes: B batch, H W C image, L tokens, D width, Y classes, S layers. Parameters are a plain dict:
 `backbone` (hybrids), `embedding`, `cls`, `registers`, `posemb` (see `posemb`), `blocks` (stacked
 over layers; `block_0`, ... without scan), `norm`, `map_head`, `pre_logits`, `head`. Models that
-predict patches (appendix B.1.2) also have `mask_token` and `patch_head`. Start from `ViT.__call__`.
+predict patches (appendix B.1.2) also have `mask_token` and `patch_head`, those that give tokens
+`mask_token`. Start from `ViT.__call__`.
 """
 
 import dataclasses
@@ -107,6 +108,7 @@ class ViTConfig(TokenConfig):
     backbone: "resnet.ResNetConfig | None" = None
     patch_outputs: int = 0  # O, outputs per patch; 0: no mask token, logits per image
     maps: tuple[int, ...] = ()  # see `ModelConfig.for_maps`
+    tokens: bool = False  # see `ModelConfig.for_tokens`
     mup_base_width: int = 0  # 0 without muP (arXiv:2203.03466)
 
     @property
@@ -120,7 +122,7 @@ class ViTConfig(TokenConfig):
 
         This is False with dropout, because the scan would draw other numbers.
         """
-        of_one = self.pool == "token" and not self.patch_outputs and not self.maps
+        of_one = self.pool == "token" and not (self.patch_outputs or self.maps or self.tokens)
         return (
             self.scan and self.unrolled and of_one and not (self.dropout or self.attention_dropout)
         )
@@ -169,7 +171,7 @@ class ViTConfig(TokenConfig):
         return attention.not_fused(dropout=self.attention_dropout, relative=relative)
 
     def for_images(self, classes: int) -> "ViTConfig":
-        return dataclasses.replace(self, classes=classes, patch_outputs=0, maps=())
+        return dataclasses.replace(self, classes=classes, patch_outputs=0, maps=(), tokens=False)
 
     @property
     def predicts_patches(self) -> bool:
@@ -177,6 +179,15 @@ class ViTConfig(TokenConfig):
 
     def for_patches(self, outputs: int) -> "ViTConfig":
         return dataclasses.replace(self, classes=0, patch_outputs=outputs)
+
+    def for_tokens(self) -> "ViTConfig":
+        if self.pool == "map" or self.posemb == "relative" or self.posemb_at == "every":
+            raise BadInput(
+                f"model.pool={self.pool}, posemb={self.posemb} at {self.posemb_at}: tokens of "
+                "images of several sizes need pool=token or gap, and position embeddings at the "
+                "stem that are not relative."
+            )
+        return dataclasses.replace(self.for_images(0), representation=0, tokens=True)
 
     def lacking_figures(self) -> list[str]:
         return posemb.without_embeddings(self.posemb)
@@ -295,6 +306,7 @@ class ViT(nn.Module):
         train: bool = False,
         key: jax.Array | None = None,
         source_BL: jax.Array | None = None,
+        size: tuple[int, int] | None = None,
     ) -> Any:
         """Returns the logits of normalised images.
 
@@ -303,11 +315,14 @@ class ViT(nn.Module):
           train: whether dropout and stochastic depth are active.
           key: typed key, needed in training if any rate is above 0.
           source_BL: int32 [B, L], for each place the patch whose embedding it receives. -1 means
-            the mask token; None leaves every patch in its place. Only used to predict patches.
+            the mask token; None leaves every patch in its place. Only used to predict patches,
+            and by a model that gives tokens.
+          size: rows and columns of the images that the position embeddings are for, which are then
+            resized; None: those of these images.
 
         Returns:
-          float32 [B, Y]; for a model that predicts patches, [B, L, O]; for one that gives feature
-          maps, a tuple of [B, rows, columns, D].
+          float32 [B, Y]; for a model that predicts patches, [B, L, O]; for one that gives tokens,
+          [B, 1 + L, D]; for one that gives feature maps, a tuple of [B, rows, columns, D].
         """
         cfg, dtype, pool = self.cfg, layers.stream(self.cfg.dtype), self.cfg.pool
         rates = max(cfg.dropout, cfg.attention_dropout, cfg.drop_path)
@@ -317,7 +332,8 @@ class ViT(nn.Module):
         tokens_BLD, grid = self._embed(images_BHWC, dtype, source_BL)
         everywhere_1LD = None
         if cfg.posemb not in ("none", "relative") and cfg.posemb_at != "every":
-            posemb_1LD = position_table(cfg, self.param, grid)
+            own = grid if size is None else cfg.patch_grid(*size)
+            posemb_1LD = posemb.on_grid(position_table(cfg, self.param, own), grid, own)
             if cfg.posemb_at == "shared":
                 everywhere_1LD = posemb_1LD
             else:
@@ -344,6 +360,10 @@ class ViT(nn.Module):
         else:
             x_BD = jnp.mean(tokens_BLD[:, cfg.registers :], axis=1)
         x_BD = x_BD.astype(jnp.float32)
+        if cfg.tokens:
+            return jnp.concatenate(
+                [x_BD[:, None], tokens_BLD[:, extra:].astype(x_BD.dtype)], axis=1
+            )
         if cfg.representation:
             x_BD = jnp.tanh(nn.Dense(cfg.representation, name="pre_logits")(x_BD))
         return layers.head(x_BD, cfg.classes, cfg.head_bias)
@@ -372,7 +392,7 @@ class ViT(nn.Module):
         )(x_BHWC)  # fmt: skip
         batch, rows, columns, width = patches_BhwD.shape
         parts = [patches_BhwD.reshape(batch, rows * columns, width)]
-        if cfg.patch_outputs:
+        if cfg.patch_outputs or cfg.tokens:
             mask_11D = self.param("mask_token", nn.initializers.normal(0.02), (1, 1, width))
             if source_BL is not None:
                 parts = [_corrupted(parts[0], source_BL, mask_11D.astype(dtype))]

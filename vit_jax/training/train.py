@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 
-from vit_jax import console
+from vit_jax import console, tree
 from vit_jax.build import program
 from vit_jax.build import run as build
 from vit_jax.checkpoints import restart_limit
@@ -190,11 +190,15 @@ def initial_weights(run: build.Run, workdir: Path) -> "Fitted | None":
     """
     if not run.config.init or run.config.branch or has_checkpoint(workdir):
         return None
-    from vit_jax.weights import loading
+    from vit_jax.weights import fitting, loading
 
-    cfg, images = run.program.model.cfg, run.program.images
+    cfg, images, objective = run.program.model.cfg, run.program.images, run.program.objective
     weights = loading.read_weights(run.config.init, heads=run.config.model.heads, own=cfg)
-    return loading.fit(weights, cfg, images.size, fresh_head=True, channels=images.channels)
+    own = {path: x for path, x in weights.flat.items() if objective.inherits(path)}
+    fitted = loading.fit(weights, cfg, images.size, fresh_head=True, channels=images.channels)
+    wanted = tree.leaves_with_paths(run.program.abstract.params)
+    wanted = {path: x.shape for path, x in wanted if objective.inherits(path)}
+    return fitting.with_inherited(fitted, own, wanted)
 
 
 def start(
@@ -336,10 +340,15 @@ def measure(run: build.Run, params: Any, kept: Any, name: str) -> dict[str, floa
 
         step, evaluator = run.program.evaluator(name)
         step = functools.partial(step, kept=kept)
-        return classification.evaluate(step, params, run.eval_batches(name), evaluator)
+        means = classification.evaluate(step, params, run.eval_batches(name), evaluator)
+        return run.program.objective.evaluated(means)
     from vit_jax.evaluators import fewshot
 
-    classify = functools.partial(fewshot.ridge, l2=run.config.fewshot.l2)
+    classify: fewshot.Classify = functools.partial(fewshot.ridge, l2=run.config.fewshot.l2)
+    if run.config.fewshot.method == "knn":
+        from vit_jax.evaluators import knn
+
+        classify = knn.knn
     results = fewshot.evaluate(functools.partial(run.features, params), run.tasks[name], classify)
     top1 = {f"{shots}shot": result["top1"] for shots, result in results.items()}
     return {**top1, "examples": len(run.tasks[name].test)}

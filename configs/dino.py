@@ -110,7 +110,7 @@ def get_config(arg=None):
 
 
 def _views(paper):
-    """Returns `data.views`: two global views, which differ in blur and solarising, and local ones."""
+    """Returns `data.views`: two global views, unlike in blur and solarising, and local ones."""
     blurred = paper["size"] >= 64
 
     def chain(size, low, high, blur, more=""):

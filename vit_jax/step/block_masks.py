@@ -60,3 +60,9 @@ def draw(key: jax.Array, rows: int, columns: int, shares: tuple[float, float]) -
     source_TL = jnp.where((jnp.arange(2) == view)[:, None] & chosen_L, -1, own_L)
     order_M = order_L[:size]
     return Masks(view, source_TL, order_M, (jnp.arange(len(order_M)) < count) / count)
+
+
+def taken(tokens_BTLD: jax.Array, masks: Masks) -> jax.Array:
+    """Returns the tokens of the masked patches, [B, M, D], from those of both views."""
+    rows_B1, patch_BM = jnp.arange(len(tokens_BTLD))[:, None], masks.patch + 1
+    return tokens_BTLD[rows_B1, masks.view[:, None], patch_BM]

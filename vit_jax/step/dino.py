@@ -24,10 +24,9 @@ import numpy as np
 from vit_jax.config import schema
 from vit_jax.errors import BadInput
 from vit_jax.sharding import Axes
-from vit_jax.step import block_masks, prototype_head, spread
+from vit_jax.step import block_masks, multicrop, prototype_head, spread
 from vit_jax.step.objective import PARAMETERS, Batch, Network, Objective, PyTree, Sums
 
-GLOBAL = ("global_1", "global_2")  # the fields of the views that the teacher sees
 _MASKING = 2**31 + 2  # stands for a micro-batch's number in the key of masking
 
 
@@ -39,6 +38,13 @@ class InRun(NamedTuple):
     frozen: int
 
 
+_WIDTH, _HEAT, _WEIGHT = (1, 2**20), (1e-3, 10), (0, 1e6)
+_LIMITS: dict[str, tuple[float, float]] = {
+    "local": (0, 64), "local_size": (1, 2**16), "prototypes": (2, 2**24), "hidden": _WIDTH,
+    "bottleneck": _WIDTH, "temperature": _HEAT, "teacher_temperature": _HEAT,
+    "first_temperature": _HEAT, "centre_momentum": (0, 1), "ibot": _WEIGHT, "koleo": _WEIGHT,
+}  # fmt: skip
+_Seen = tuple[list[jax.Array], jax.Array]  # [B, T, K] (and iBOT's [B, M, K]), and [B, T, D]
 _NO_RUN = InRun(0, 0, 0)
 
 
@@ -94,18 +100,12 @@ class Dino(Objective):
     AXES: ClassVar[Axes] = prototype_head.AXES
 
     def __post_init__(self) -> None:
-        counts = {"local_size": 1, "prototypes": 2, "hidden": 1, "bottleneck": 1, "local": 0}
-        for name, least in counts.items():
-            value = getattr(self, name)
-            if not isinstance(value, int) or not least <= value < 2**24:
-                raise ValueError(f"{name}={value}; give a whole number from {least} on.")
-        for name in ("temperature", "teacher_temperature", "first_temperature"):
-            if not 0 < getattr(self, name) <= 10:
-                raise ValueError(f"{name}={getattr(self, name)}; give a number above 0, up to 10.")
+        for name, (low, high) in _LIMITS.items():
+            value, kind = getattr(self, name), type(getattr(Dino, name))
+            if type(value) not in (int, kind) or not low <= value <= high:
+                raise ValueError(f"{name}={value!r}; give {kind.__name__} from {low} to {high}.")
         if self.centring not in ("mean", "sinkhorn", "none"):
             raise ValueError(f"centring={self.centring!r}; give 'mean', 'sinkhorn' or 'none'.")
-        if not 0 <= self.centre_momentum < 1 or min(self.ibot, self.koleo) < 0:
-            raise ValueError("centre_momentum is from 0 to below 1, ibot and koleo are 0 or more.")
         if len(self.masked) != 2 or not 0 < self.masked[0] <= self.masked[1] <= 1:
             raise ValueError(f"masked={self.masked}; give two shares, such as (0.1, 0.5).")
         for name in ("warmup", "frozen"):
@@ -124,10 +124,7 @@ class Dino(Objective):
         return dataclasses.replace(self, run=run)
 
     def batch(self, height: int, width: int, channels: int) -> dict[str, jax.ShapeDtypeStruct]:
-        views = {name: (height, width, channels) for name in GLOBAL}
-        if self.local:
-            views["local"] = (self.local, self.local_size, self.local_size, channels)
-        return {name: jax.ShapeDtypeStruct(shape, jnp.uint8) for name, shape in views.items()}
+        return multicrop.fields((height, width), self.local, self.local_size, channels)
 
     def step_flops(self, cfg: Any, height: int, width: int) -> int:
         whole, small = (cfg.forward_flops(*s) for s in [(height, width), (self.local_size,) * 2])
@@ -157,7 +154,7 @@ class Dino(Objective):
     def draw(self, batch: Batch, key: jax.Array) -> tuple[Batch, None]:
         if not self.ibot:
             return batch, None
-        rows, columns = (side // self.run.stride for side in batch[GLOBAL[0]].shape[1:3])
+        rows, columns = (side // self.run.stride for side in multicrop.size(batch))
         keys_B = jax.random.split(jax.random.fold_in(key, _MASKING), len(batch["_mask"]))
         masks = jax.vmap(lambda one: block_masks.draw(one, rows, columns, self.masked))(keys_B)
         return batch | {"masks": masks}, None
@@ -167,17 +164,19 @@ class Dino(Objective):
     ) -> Batch:
         """Adds the teacher's targets for Sinkhorn, and KoLeo's gradient by all representations."""
         if self.centring == "sinkhorn":
-            taught = jax.lax.map(lambda micro: self._taught(network, kept, micro), batch)
-            targets = self._targets(kept, _joined(taught), _joined(batch))
-            targets = [q.reshape(x.shape) for q, x in zip(targets, taught.logits, strict=True)]
-            batch = batch | {"taught": taught, "targets": targets}
+            seen = jax.lax.map(lambda micro: self._seen(network, kept, micro), batch)
+            targets = self._targets(kept, multicrop.joined(seen), multicrop.joined(batch))
+            targets = [q.reshape(x.shape) for q, x in zip(targets, seen[0], strict=True)]
+            batch = batch | {"taught": (seen, targets)}
         if self.koleo:
 
             def represent(micro: tuple[Batch, jax.Array]) -> jax.Array:
                 return self._studied(network, params, *micro)[:, :, 0]
 
             def loss(every_ABTD: jax.Array) -> tuple[jax.Array, jax.Array]:
-                loss_B = spread.koleo(_joined(every_ABTD), _joined(batch["_mask"]))
+                loss_B = spread.koleo(
+                    multicrop.joined(every_ABTD), multicrop.joined(batch["_mask"])
+                )
                 return jnp.sum(loss_B), loss_B
 
             every_ABTD = jax.lax.map(represent, (batch, keys))
@@ -190,39 +189,39 @@ class Dino(Objective):
     ) -> Sums:
         """Returns sums of the loss and its parts, and of what `measured` and the centres need."""
         mask_B = batch["_mask"]
-        taught = batch["taught"] if "taught" in batch else self._taught(network, kept, batch)
-        given = "targets" in batch
-        targets = batch["targets"] if given else self._targets(kept, taught, batch)
+        (logits, features_BTD), targets = batch.get("taught") or self._taught(network, kept, batch)
         tokens_BTLD = self._studied(network, params, batch, key)
         x_BVD, frozen = tokens_BTLD[:, :, 0], kept["step"] < self.run.frozen
         if self.local:
-            size, own = batch[GLOBAL[0]].shape[1:3], jax.random.fold_in(key, 1)
-            small = _tokens(network, params, batch["local"], train=True, key=own, size=size)
+            size, own = multicrop.size(batch), jax.random.fold_in(key, 1)
+            options = {"train": True, "key": own, "size": size}
+            small = multicrop.tokens(network, params, batch["local"], **options)
             x_BVD = jnp.concatenate([x_BVD, small[:, :, 0]], axis=1)
-        log_p_BVK = self._log_p(_cosines(params, "dino", x_BVD, frozen))
-        parts = {"dino": _between_views(targets[0], log_p_BVK)}
+        log_p_BVK = self._log_p(prototype_head.cosines(params, "dino", x_BVD, frozen))
+        parts = {"dino": multicrop.cross_entropy(targets[0], log_p_BVK)}
         if self.ibot:
-            x_BMD = _of_masks(tokens_BTLD, batch["masks"])
-            log_p_BMK = self._log_p(_cosines(params, "ibot", x_BMD, frozen))
+            x_BMD = block_masks.taken(tokens_BTLD, batch["masks"])
+            log_p_BMK = self._log_p(prototype_head.cosines(params, "ibot", x_BMD, frozen))
             loss_BM = -jnp.sum(targets[1] * log_p_BMK, axis=-1)
-            parts["ibot"] = jnp.sum(loss_BM * batch["masks"].weight, axis=1) / len(GLOBAL)
-        if self.koleo and "koleo" in batch:
+            loss_B = jnp.sum(loss_BM * batch["masks"].weight, axis=1)
+            parts["ibot"] = loss_B / 2  # the mean over both views, of which one is masked
+        if "koleo" in batch:
             gradient_BTD, parts["koleo"] = batch["koleo"]
             share_B = jnp.sum(tokens_BTLD[:, :, 0] * gradient_BTD, axis=(1, 2))
             parts["koleo"] += share_B - jax.lax.stop_gradient(share_B)  # has the gradient alone
         elif self.koleo:
             parts["koleo"] = spread.koleo(tokens_BTLD[:, :, 0], mask_B)
         weights = {"dino": 1.0, "ibot": self.ibot, "koleo": self.koleo}
-        each = parts | {"loss": sum(weights[name] * part for name, part in parts.items())}
-        each |= spread.watched(targets[0], taught.features)
+        each = parts | {"loss": jnp.asarray(sum(weights[n] * part for n, part in parts.items()))}
+        each |= spread.watched(targets[0], features_BTD)
         if self.centring == "mean":
-            each["centre"] = jnp.mean(taught.logits[0], axis=1)
+            each["centre"] = jnp.mean(logits[0], axis=1)
             if self.ibot:
                 masked_BM = batch["masks"].weight > 0
-                each["patch_centre"] = jnp.sum(taught.logits[1] * masked_BM[..., None], axis=1)
+                each["patch_centre"] = jnp.sum(logits[1] * masked_BM[..., None], axis=1)
                 each["patches"] = jnp.sum(masked_BM, axis=1, dtype=jnp.float32)
         each["examples"] = jnp.ones(len(mask_B))
-        return {name: _sum(x, mask_B) for name, x in each.items()}
+        return {name: multicrop.total(x, mask_B) for name, x in each.items()}
 
     def after_update(self, kept: PyTree, params: PyTree, sums: Sums, step: jax.Array) -> PyTree:
         counts, m = {"centre": "examples", "patch_centre": "patches"}, self.centre_momentum
@@ -243,17 +242,15 @@ class Dino(Objective):
 
     def eval_sums(self, network: Network, params: PyTree, kept: PyTree, batch: Batch) -> Sums:
         """Returns sums over the global views, whose targets come from `params` too."""
-        tokens = _tokens(network, params, _global(batch), train=False, key=None)
+        tokens = multicrop.tokens(network, params, multicrop.pair(batch), train=False, key=None)
         x_BTD = tokens[:, :, 0]
-        logits_BTK = _cosines(params, "dino", x_BTD)
+        logits_BTK = prototype_head.cosines(params, "dino", x_BTD)
         centred = (logits_BTK - kept.get("centre", 0.0)) / self._heat(kept)
         target_BTK = jax.nn.softmax(centred)
-        each = {"loss": _between_views(target_BTK, self._log_p(logits_BTK))}
+        each = {"loss": multicrop.cross_entropy(target_BTK, self._log_p(logits_BTK))}
         each |= spread.watched(target_BTK, x_BTD)
-        each["moments"] = jnp.einsum("btd,bte->bde", x_BTD, x_BTD, precision="highest") / len(
-            GLOBAL
-        )
-        sums = {name: _sum(x, batch["_mask"]) for name, x in each.items()}
+        sums = {name: multicrop.total(x, batch["_mask"]) for name, x in each.items()}
+        sums["moments"] = spread.moments(x_BTD, batch["_mask"])
         return sums | {"examples": jnp.sum(batch["_mask"], dtype=jnp.int32)}
 
     def evaluated(self, means: Mapping[str, Any]) -> dict[str, Any]:
@@ -263,13 +260,20 @@ class Dino(Objective):
 
     # ------------------------------------------------------------ teacher and student
 
-    def _taught(self, network: Network, kept: PyTree, batch: Batch) -> "Taught":
-        teacher = kept["average"]
-        tokens_BTLD = _tokens(network, teacher, _global(batch), train=False, key=None)
-        logits = [_cosines(teacher, "dino", tokens_BTLD[:, :, 0])]
+    def _taught(
+        self, network: Network, kept: PyTree, batch: Batch
+    ) -> tuple[_Seen, list[jax.Array]]:
+        seen = self._seen(network, kept, batch)
+        return seen, self._targets(kept, seen, batch)
+
+    def _seen(self, network: Network, kept: PyTree, batch: Batch) -> _Seen:
+        teacher, views = kept["average"], multicrop.pair(batch)
+        tokens_BTLD = multicrop.tokens(network, teacher, views, train=False, key=None)
+        logits = [prototype_head.cosines(teacher, "dino", tokens_BTLD[:, :, 0])]
         if self.ibot:
-            logits.append(_cosines(teacher, "ibot", _of_masks(tokens_BTLD, batch["masks"])))
-        return Taught(logits, tokens_BTLD[:, :, 0])
+            x_BMD = block_masks.taken(tokens_BTLD, batch["masks"])
+            logits.append(prototype_head.cosines(teacher, "ibot", x_BMD))
+        return logits, tokens_BTLD[:, :, 0]
 
     def _studied(self, network: Network, params: PyTree, batch: Batch, key: Any) -> jax.Array:
         """Returns the student's tokens of the global views, float32 [B, T, 1 + L, D]."""
@@ -277,12 +281,12 @@ class Dino(Objective):
         if self.ibot:
             source_BTL = batch["masks"].source
             more = {"source_BL": source_BTL.reshape(-1, source_BTL.shape[-1])}
-        return _tokens(network, params, _global(batch), train=True, key=key, **more)
+        return multicrop.tokens(network, params, multicrop.pair(batch), train=True, key=key, **more)
 
-    def _targets(self, kept: PyTree, taught: "Taught", batch: Batch) -> list[jax.Array]:
+    def _targets(self, kept: PyTree, seen: _Seen, batch: Batch) -> list[jax.Array]:
         """Returns the teacher's targets of views and of masked patches; each row sums to 1."""
         heat, mask_B1, targets = self._heat(kept), batch["_mask"][:, None], []
-        for logits_BRK, name in zip(taught.logits, ("centre", "patch_centre"), strict=False):
+        for logits_BRK, name in zip(seen[0], ("centre", "patch_centre"), strict=False):
             if self.centring == "sinkhorn":
                 real_BR = mask_B1 & jnp.ones(logits_BRK.shape[:2], bool)
                 if name == "patch_centre":
@@ -298,48 +302,3 @@ class Dino(Objective):
 
     def _log_p(self, logits: jax.Array) -> jax.Array:
         return jax.nn.log_softmax(logits / self.temperature)
-
-
-class Taught(NamedTuple):
-    """What the teacher sees in the global views."""
-
-    logits: list[jax.Array]  # float32 [B, T, K] of views; with iBOT, [B, M, K] of masked patches
-    features: jax.Array  # float32 [B, T, D], representations
-
-
-def _joined(tree: PyTree) -> PyTree:
-    """Maps micro-batches [A, B/A, ...] to one batch [B, ...], in another order."""
-    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
-
-
-def _global(batch: Batch) -> jax.Array:
-    return jnp.stack([batch[name] for name in GLOBAL], axis=1)
-
-
-def _tokens(network: Network, params: PyTree, views: jax.Array, **options: Any) -> jax.Array:
-    """Maps uint8 [B, V, H, W, C] to tokens, float32 [B, V, 1 + L, D]."""
-    images = network.normalise(views.reshape(-1, *views.shape[2:]))
-    tokens = network.apply(params, images, **options)
-    return tokens.reshape(*views.shape[:2], *tokens.shape[1:])
-
-
-def _of_masks(tokens_BTLD: jax.Array, masks: block_masks.Masks) -> jax.Array:
-    """Returns the tokens of the masked patches, [B, M, D]."""
-    rows_B1, patch_BM = jnp.arange(len(tokens_BTLD))[:, None], masks.patch + 1
-    return tokens_BTLD[rows_B1, masks.view[:, None], patch_BM]
-
-
-def _cosines(params: PyTree, name: str, x: jax.Array, frozen: Any = False) -> jax.Array:
-    heads = params[PARAMETERS]
-    return prototype_head.cosines(heads.get(name, heads["dino"]), x, frozen)
-
-
-def _sum(x: jax.Array, mask_B: jax.Array) -> jax.Array:
-    return jnp.sum(jnp.where(mask_B.reshape(-1, *[1] * (x.ndim - 1)), x, 0.0), axis=0)
-
-
-def _between_views(target_BTK: jax.Array, log_p_BVK: jax.Array) -> jax.Array:
-    """Returns the mean cross-entropy of all pairs of different views; [B]."""
-    pairs_BTV = -jnp.einsum("btk,bvk->btv", target_BTK, log_p_BVK, precision="highest")
-    other_TV = 1.0 - jnp.eye(*pairs_BTV.shape[1:])
-    return jnp.sum(pairs_BTV * other_TV, axis=(1, 2)) / jnp.sum(other_TV)

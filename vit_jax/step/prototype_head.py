@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax.sharding import Axes
+from vit_jax.step.objective import PARAMETERS
 from vit_jax.step.spread import unit
 
 _LAYERS = ("first", "second", "bottleneck")
@@ -45,15 +46,17 @@ def head(key: jax.Array, sizes: Sequence[int]) -> dict[str, Any]:
     return layers | {"prototypes": {"kernel": kernels[3]}}
 
 
-def cosines(head: dict[str, Any], x: jax.Array, frozen: Any = False) -> jax.Array:
-    """Maps float32 [..., D] to cosines with the prototypes, [..., K].
+def cosines(params: Any, name: str, x: jax.Array, frozen: Any = False) -> jax.Array:
+    """Maps float32 [..., D] to cosines with the prototypes of a head, or of the only one, [..., K].
 
     The prototypes are a layer without bias whose weights have norm 1 (weight normalisation with a
     fixed gain). Where `frozen`, bool [], is True, they get no gradient.
     """
-    for name in _LAYERS:
-        x = x @ head[name]["kernel"] + head[name]["bias"]
-        x = jax.nn.gelu(x, approximate=False) if name != "bottleneck" else x
+    heads = params[PARAMETERS]
+    head = heads.get(name, heads["dino"])
+    for layer in _LAYERS:
+        x = x @ head[layer]["kernel"] + head[layer]["bias"]
+        x = jax.nn.gelu(x, approximate=False) if layer != "bottleneck" else x
     kernel = head["prototypes"]["kernel"]
     kernel = jnp.where(frozen, jax.lax.stop_gradient(kernel), kernel)
     return unit(x, -1) @ unit(kernel, 0)

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-UNINFORMED, NARROW = 0.01, 0.01  # `information` and `std` of a collapsed model are below
+UNINFORMED, NARROW = 0.05, 0.05  # `information` and `std` of a collapsed model are below
 _LEFT_OUT, _SMALL = -1e9, 1e-8  # score of an image that does not count; added to distances
 
 
@@ -61,6 +61,12 @@ def koleo(x_BTD: jax.Array, mask_B: jax.Array) -> jax.Array:
     apart = x_TBD - jnp.take_along_axis(x_TBD, nearest_TB[..., None], axis=1)
     distance_TB = jnp.sqrt(jnp.sum(apart * apart, axis=-1) + _SMALL**2)
     return -jnp.sum(jnp.log(distance_TB + _SMALL), axis=0)
+
+
+def moments(x_BVD: jax.Array, mask_B: jax.Array) -> jax.Array:
+    """Returns the sum over real images of the products of features, the mean of views; [D, D]."""
+    real_BVD = jnp.where(mask_B[:, None, None], x_BVD, 0.0)
+    return jnp.einsum("bvd,bve->de", real_BVD, real_BVD, precision="highest") / x_BVD.shape[1]
 
 
 def rankme(moments_DD: np.ndarray) -> float:

@@ -51,13 +51,13 @@ def draw(key: jax.Array, rows: int, columns: int, shares: tuple[float, float]) -
     height, width = jnp.sqrt(area * aspect).round(), jnp.sqrt(area / aspect).round()
     top = jnp.floor(draws[2] * jnp.maximum(rows - height + 1, 1))
     left = jnp.floor(draws[3] * jnp.maximum(columns - width + 1, 1))
-    y_L, x_L = jnp.divmod(jnp.arange(patches), columns)
-    inside = (y_L >= top) & (y_L < top + height) & (x_L >= left) & (x_L < left + width)
+    y_1L, x_1L = jnp.divmod(jnp.arange(patches)[None], columns)
+    inside = (y_1L >= top) & (y_1L < top + height) & (x_1L >= left) & (x_1L < left + width)
     first_L = jnp.where(jnp.any(inside, 0), jnp.argmax(inside, 0), _BLOCKS)
     order_L = jnp.argsort(first_L + jax.random.uniform(keys[2], (patches,)))
     chosen_L = jnp.zeros(patches, bool).at[order_L].set(jnp.arange(patches) < count)
     view, own_L = jax.random.randint(keys[3], (), 0, 2), jnp.arange(patches)
-    source_TL = jnp.where((jnp.arange(2) == view)[:, None] & chosen_L, -1, own_L)
+    source_TL = jnp.where((jnp.arange(2) == view)[:, None] & chosen_L[None], -1, own_L[None])
     order_M = order_L[:size]
     return Masks(view, source_TL, order_M, (jnp.arange(len(order_M)) < count) / count)
 

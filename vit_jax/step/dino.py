@@ -6,10 +6,8 @@
 DINO (arXiv:2104.14294) compares the representations of several crops, iBOT (arXiv:2111.07832) also
 those of masked patches; with KoLeo and Sinkhorn-Knopp they are DINOv2 (arXiv:2304.07193). The
 teacher is the state's average of the parameters. Everything that compares images sees the global
-batch, on any mesh, with any accumulation. Start from `Dino.sums`.
-
-Axes: B batch, T = 2 global views, N local views, V views, L patches, M masked patches, D width, K
-prototypes, A micro-batches.
+batch, on any mesh, with any accumulation. Axes: B batch, T = 2 global views, N local views, V
+views, L patches, M masked patches, D width, K prototypes, A micro-batches. Start from `Dino.sums`.
 """
 
 import dataclasses
@@ -31,11 +29,11 @@ _MASKING = 2**31 + 2  # stands for a micro-batch's number in the key of masking
 
 
 class InRun(NamedTuple):
-    """What an objective learns from its run: pixels of a patch, and durations in steps."""
+    """Pixels of a patch, and durations in steps."""
 
-    stride: int
-    warmup: int
-    frozen: int
+    stride: int = 1
+    warmup: int = 0
+    frozen: int = 0
 
 
 _WIDTH, _HEAT, _WEIGHT = (1, 2**20), (1e-3, 10), (0, 1e6)
@@ -45,7 +43,6 @@ _LIMITS: dict[str, tuple[float, float]] = {
     "first_temperature": _HEAT, "centre_momentum": (0, 1), "ibot": _WEIGHT, "koleo": _WEIGHT,
 }  # fmt: skip
 _Seen = tuple[list[jax.Array], jax.Array]  # [B, T, K] (and iBOT's [B, M, K]), and [B, T, D]
-_NO_RUN = InRun(0, 0, 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +88,7 @@ class Dino(Objective):
     masked: tuple[float, float] = (0.1, 0.5)
     koleo: float = 0.0
     keep_heads: bool = False
-    run: InRun = _NO_RUN
+    run: InRun = InRun()  # noqa: RUF009 - it is immutable
 
     METRICS = ("loss", "dino", "ibot", "koleo", "entropy", "information", "std", "collapsed")
     EVALUATED = ("loss", "entropy", "information", "std", "rankme")
@@ -108,8 +105,8 @@ class Dino(Objective):
             raise ValueError(f"centring={self.centring!r}; give 'mean', 'sinkhorn' or 'none'.")
         if len(self.masked) != 2 or not 0 < self.masked[0] <= self.masked[1] <= 1:
             raise ValueError(f"masked={self.masked}; give two shares, such as (0.1, 0.5).")
-        for name in ("warmup", "frozen"):
-            schema.parse_duration(f"objective: {name}", getattr(self, name))
+        for text in (self.warmup, self.frozen):
+            schema.parse_duration("objective", text)
 
     def model(self, cfg: Any) -> Any:
         if self.local_size % cfg.stride or self.local_size < 2 * cfg.stride:
@@ -206,9 +203,8 @@ class Dino(Objective):
             loss_B = jnp.sum(loss_BM * batch["masks"].weight, axis=1)
             parts["ibot"] = loss_B / 2  # the mean over both views, of which one is masked
         if "koleo" in batch:
-            gradient_BTD, parts["koleo"] = batch["koleo"]
-            share_B = jnp.sum(tokens_BTLD[:, :, 0] * gradient_BTD, axis=(1, 2))
-            parts["koleo"] += share_B - jax.lax.stop_gradient(share_B)  # has the gradient alone
+            share_B = jnp.sum(tokens_BTLD[:, :, 0] * batch["koleo"][0], axis=(1, 2))
+            parts["koleo"] = batch["koleo"][1] + share_B - jax.lax.stop_gradient(share_B)
         elif self.koleo:
             parts["koleo"] = spread.koleo(tokens_BTLD[:, :, 0], mask_B)
         weights = {"dino": 1.0, "ibot": self.ibot, "koleo": self.koleo}
@@ -242,11 +238,10 @@ class Dino(Objective):
 
     def eval_sums(self, network: Network, params: PyTree, kept: PyTree, batch: Batch) -> Sums:
         """Returns sums over the global views, whose targets come from `params` too."""
-        tokens = multicrop.tokens(network, params, multicrop.pair(batch), train=False, key=None)
-        x_BTD = tokens[:, :, 0]
+        views = multicrop.pair(batch)
+        x_BTD = multicrop.tokens(network, params, views, train=False, key=None)[:, :, 0]
         logits_BTK = prototype_head.cosines(params, "dino", x_BTD)
-        centred = (logits_BTK - kept.get("centre", 0.0)) / self._heat(kept)
-        target_BTK = jax.nn.softmax(centred)
+        target_BTK = self._sharp(logits_BTK, kept, "centre")
         each = {"loss": multicrop.cross_entropy(target_BTK, self._log_p(logits_BTK))}
         each |= spread.watched(target_BTK, x_BTD)
         sums = {name: multicrop.total(x, batch["_mask"]) for name, x in each.items()}
@@ -285,16 +280,20 @@ class Dino(Objective):
 
     def _targets(self, kept: PyTree, seen: _Seen, batch: Batch) -> list[jax.Array]:
         """Returns the teacher's targets of views and of masked patches; each row sums to 1."""
-        heat, mask_B1, targets = self._heat(kept), batch["_mask"][:, None], []
+        mask_B1, targets = batch["_mask"][:, None], []
         for logits_BRK, name in zip(seen[0], ("centre", "patch_centre"), strict=False):
             if self.centring == "sinkhorn":
                 real_BR = mask_B1 & jnp.ones(logits_BRK.shape[:2], bool)
                 if name == "patch_centre":
                     real_BR &= batch["masks"].weight > 0
-                targets.append(prototype_head.sinkhorn(logits_BRK / heat, real_BR))
+                targets.append(prototype_head.sinkhorn(logits_BRK / self._heat(kept), real_BR))
             else:
-                targets.append(jax.nn.softmax((logits_BRK - kept.get(name, 0.0)) / heat))
+                targets.append(self._sharp(logits_BRK, kept, name))
         return targets
+
+    def _sharp(self, logits_BRK: jax.Array, kept: PyTree, name: str) -> jax.Array:
+        centre_K = kept.get(name, jnp.zeros(self.prototypes))
+        return jax.nn.softmax((logits_BRK - centre_K[None, None]) / self._heat(kept))
 
     def _heat(self, kept: PyTree) -> jax.Array:
         done = jnp.minimum(kept["step"] / max(self.run.warmup, 1), 1.0)

@@ -57,5 +57,5 @@ def total(x: jax.Array, mask_B: jax.Array) -> jax.Array:
 def cross_entropy(target_BTK: jax.Array, log_p_BVK: jax.Array) -> jax.Array:
     """Returns the mean cross-entropy of all pairs of different views; [B]."""
     pairs_BTV = -jnp.einsum("btk,bvk->btv", target_BTK, log_p_BVK, precision="highest")
-    other_TV = 1.0 - jnp.eye(pairs_BTV.shape[1], pairs_BTV.shape[2])
-    return jnp.sum(pairs_BTV * other_TV, axis=(1, 2)) / jnp.sum(other_TV)
+    other_1TV = 1.0 - jnp.eye(pairs_BTV.shape[1], pairs_BTV.shape[2])[None]
+    return jnp.sum(pairs_BTV * other_1TV, axis=(1, 2)) / jnp.sum(other_1TV)

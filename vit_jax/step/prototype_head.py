@@ -55,7 +55,8 @@ def cosines(params: Any, name: str, x: jax.Array, frozen: Any = False) -> jax.Ar
     heads = params[PARAMETERS]
     head = heads.get(name, heads["dino"])
     for layer in _LAYERS:
-        x = x @ head[layer]["kernel"] + head[layer]["bias"]
+        bias = head[layer]["bias"]
+        x = x @ head[layer]["kernel"] + bias.reshape(*[1] * (x.ndim - 1), -1)
         x = jax.nn.gelu(x, approximate=False) if layer != "bottleneck" else x
     kernel = head["prototypes"]["kernel"]
     kernel = jnp.where(frozen, jax.lax.stop_gradient(kernel), kernel)
@@ -69,6 +70,7 @@ def sinkhorn(logits_BRK: jax.Array, real_BR: jax.Array) -> jax.Array:
     """
     logits_BRK = jnp.where(real_BR[..., None], logits_BRK, _LEFT_OUT)
     for _ in range(_ITERATIONS):
-        logits_BRK -= jax.nn.logsumexp(logits_BRK, axis=(0, 1), where=real_BR[..., None])
+        real = {"where": real_BR[..., None], "axis": (0, 1), "keepdims": True}
+        logits_BRK -= jax.nn.logsumexp(logits_BRK, **real)
         logits_BRK = jax.nn.log_softmax(logits_BRK)
     return jnp.exp(logits_BRK)

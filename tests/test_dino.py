@@ -119,14 +119,11 @@ def in_numpy(objective, params, teacher, kept, given, masks):
         ]
         pairs = [-(target[t] * log_p[v]).sum() for t in (0, 1) for v in range(5) if v != t]
         v = int(view_B[b])
-        patches = [
-            -(
-                softmax((cosines(teacher, "ibot", taught[v][1 + int(p)]) - kept["patch_centre"]) / heat)
-                * np.log(softmax(cosines(params, "ibot", studied[v][1 + int(p)]) / 0.1))
-            ).sum()
-            for p, w in zip(patch_BM[b], weight_BM[b], strict=True)
-            if w > 0
-        ]  # fmt: skip
+        patches = []
+        for p, w in zip(patch_BM[b].astype(int) + 1, weight_BM[b], strict=True):
+            hot = softmax((cosines(teacher, "ibot", taught[v][p]) - kept["patch_centre"]) / heat)
+            log_q = np.log(softmax(cosines(params, "ibot", studied[v][p]) / 0.1))
+            patches += [-(hot * log_q).sum()] if w > 0 else []
         if real:
             losses["dino"] += np.mean(pairs)
             losses["ibot"] += np.mean(patches) / 2
@@ -257,7 +254,8 @@ def test_masks_are_blocks_of_one_view_with_the_stated_share():
     view = np.asarray(masks.view)
     assert counts[np.arange(200), 1 - view].max() == 0
     counts = counts[np.arange(200), view]
-    assert (counts.min() >= 8) and (counts.max() <= 40) and abs(counts.mean() - 23.5) < 2.5
+    assert 8 <= counts.min() <= counts.max() <= 40
+    assert abs(counts.mean() - 23.5) < 2.5
     assert 70 < view.sum() < 130
     for b in range(200):
         chosen = np.asarray(masks.patch[b])[np.asarray(masks.weight[b]) > 0]
@@ -394,7 +392,7 @@ def test_run_is_measured_and_branched_bit_for_bit(finished, tmp_path):
     assert results["val"]["rankme"] > 1
     assert results["val_raw"] != results["val"]  # the student beside the teacher
     assert 0 <= results["fewshot_digits"]["allshot"] <= 1
-    rows = [json.loads(line) for line in (finished / "metrics.jsonl").open()]
+    rows = [json.loads(line) for line in (finished / "metrics.jsonl").read_text().splitlines()]
     assert {"train/entropy", "train/std", "train/ibot", "train/koleo", "train/collapsed"} <= set(
         rows[0]
     )
@@ -420,15 +418,18 @@ def test_heads_are_kept_or_anew_and_others_are_refused(finished, tmp_path, capsy
         workdir = tmp_path / str(len(more))
         assert run(workdir, *one, more=more) == 0
         heads[more] = loading.read_weights(str(workdir)).flat
-        np.testing.assert_array_equal(heads[more]["embedding/kernel"], before["embedding/kernel"])
-    np.testing.assert_array_equal(heads[kept][name], before[name])
+        np.testing.assert_allclose(
+            heads[more]["embedding/kernel"], before["embedding/kernel"], rtol=1e-5
+        )
+    np.testing.assert_allclose(heads[kept][name], before[name], rtol=1e-5)
     assert np.abs(heads[anew][name] - before[name]).max() > 1e-3
     assert re.search(rf"{name} +loaded", caplog.text)
     capsys.readouterr()
     other = kept.replace("keep", "separate=True, keep")
     assert run(tmp_path / "other", *one, more=other) == 2
     said = capsys.readouterr().err
-    assert "objective/ibot/first/kernel" in said and "keep_heads=False" in said
+    assert "objective/ibot/first/kernel" in said
+    assert "keep_heads=False" in said
     assert not (tmp_path / "other").exists()
 
 
@@ -498,7 +499,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(tmp_path, capsys, 
 
 
 def test_average_needs_a_decay():
-    for settings in ({"ema.final": 1.0, "ema.decay": 0.0},):
-        config = config_lib.changed(config_lib.load(f"{ROOT}/configs/quickstart.py"), settings)
-        with pytest.raises(BadInput, match="ema.final has no average"):
-            build_run.check(config)
+    config = config_lib.load(f"{ROOT}/configs/quickstart.py")
+    config = config_lib.changed(config, {"ema.final": 1.0, "ema.decay": 0.0})
+    with pytest.raises(BadInput, match=r"ema\.final has no average"):
+        build_run.check(config)

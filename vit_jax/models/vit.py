@@ -33,6 +33,8 @@ from vit_jax.models.layers import (
     layer_norm,
 )
 from vit_jax.models.settings import Settings, TokenConfig
+from vit_jax.models.vit_block import MapHead
+from vit_jax.models.vit_block import position_table as position_table
 from vit_jax.sharding import Axes, Rules, constrain
 
 if TYPE_CHECKING:
@@ -184,8 +186,7 @@ class ViTConfig(TokenConfig):
         if self.pool == "map" or self.posemb == "relative" or self.posemb_at == "every":
             raise BadInput(
                 f"model.pool={self.pool}, posemb={self.posemb} at {self.posemb_at}: tokens of "
-                "images of several sizes need pool=token or gap, and position embeddings at the "
-                "stem that are not relative."
+                "views need pool=token or gap, and position embeddings at the stem, no relative ones."
             )
         return dataclasses.replace(self.for_images(0), representation=0, tokens=True)
 
@@ -257,36 +258,6 @@ class EncoderBlock(nn.Module):
         return constrain(tokens_BLD, ("act_batch", "act_tokens", "act_embed"), self.rules), None
 
 
-def position_table(cfg: ViTConfig, param: Any, grid: tuple[int, int]) -> jax.Array:
-    """Returns the embeddings to add to all tokens, [1, L, D].
-
-    `param` belongs to the owning module.
-    """
-    class_rows = int(cfg.pool == "token")
-    added_1LD = posemb.table(param, cfg.posemb, grid, cfg.width, class_rows, cfg.posemb_std)
-    return posemb.with_registers(added_1LD, class_rows, cfg.registers)
-
-
-class MapHead(nn.Module):
-    """Multi-head attention pooling by one learned probe (arXiv:2106.04560, section 3.3)."""
-
-    cfg: ViTConfig
-    rules: Rules | None
-
-    @nn.compact
-    def __call__(self, tokens_BLD: jax.Array) -> jax.Array:
-        """Maps [B, L, D] to [B, D], without dropout."""
-        cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
-        probe_11D = self.param("probe", mup.initial_probe(cfg), (1, 1, cfg.width))
-        probe_B1D = jnp.tile(probe_11D.astype(dtype), (tokens_BLD.shape[0], 1, 1))
-        x_B1D = Attention(
-            cfg.heads, 0.0, cfg.dtype, self.rules, query_scale=mup.query_scale(cfg), name="attn"
-        )(probe_B1D, tokens_BLD, None)
-        y_B1D = layer_norm("norm", cfg.ln_epsilon, dtype)(x_B1D)
-        mlp = Mlp(cfg.mlp, cfg.gelu, 0.0, cfg.dtype, self.rules, name="mlp")
-        return (x_B1D + mlp(y_B1D, None))[:, 0]
-
-
 class ViT(nn.Module):
     """A model that maps images to logits, of each image or of each of its patches.
 
@@ -317,34 +288,32 @@ class ViT(nn.Module):
           source_BL: int32 [B, L], for each place the patch whose embedding it receives. -1 means
             the mask token; None leaves every patch in its place. Only used to predict patches,
             and by a model that gives tokens.
-          size: rows and columns of the images that the position embeddings are for, which are then
-            resized; None: those of these images.
+          size: rows and columns of the images that position embeddings are for; None: of these.
 
         Returns:
           float32 [B, Y]; for a model that predicts patches, [B, L, O]; for one that gives tokens,
           [B, 1 + L, D]; for one that gives feature maps, a tuple of [B, rows, columns, D].
         """
-        cfg, dtype, pool = self.cfg, layers.stream(self.cfg.dtype), self.cfg.pool
+        cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
         rates = max(cfg.dropout, cfg.attention_dropout, cfg.drop_path)
         key = key if train and rates > 0 else None
         stem_key, blocks_key = (None, None) if key is None else jax.random.split(key)
 
         tokens_BLD, grid = self._embed(images_BHWC, dtype, source_BL)
-        everywhere_1LD = None
-        if cfg.posemb not in ("none", "relative") and cfg.posemb_at != "every":
-            own = grid if size is None else cfg.patch_grid(*size)
-            posemb_1LD = posemb.on_grid(position_table(cfg, self.param, own), grid, own)
-            if cfg.posemb_at == "shared":
-                everywhere_1LD = posemb_1LD
-            else:
-                tokens_BLD += posemb_1LD.astype(dtype)
+        posemb_1LD = self._positions(grid, size)
+        everywhere_1LD = posemb_1LD if cfg.posemb_at == "shared" else None
+        if posemb_1LD is not None and everywhere_1LD is None:
+            tokens_BLD += posemb_1LD.astype(dtype)
         tokens_BLD = dropout(tokens_BLD, cfg.dropout, stem_key)
         tokens_BLD = constrain(tokens_BLD, ("act_batch", "act_tokens", "act_embed"), self.rules)
         attributes, last = (cfg, self.rules, grid), (cfg.last_is_short,)
         tokens_BLD, outputs = layers.apply_blocks(
             self, EncoderBlock, attributes, tokens_BLD, cfg, blocks_key, everywhere_1LD, last
         )
-        norm, extra = layer_norm("norm", cfg.ln_epsilon, dtype), cfg.registers + (pool == "token")
+        norm, extra = (
+            layer_norm("norm", cfg.ln_epsilon, dtype),
+            cfg.registers + (cfg.pool == "token"),
+        )
         if cfg.maps:
             return layers.maps([norm(x)[:, extra:] for x in outputs], grid)
         tokens_BLD = norm(tokens_BLD)
@@ -353,13 +322,7 @@ class ViT(nn.Module):
             return layers.head(
                 patches_BLD.astype(jnp.float32), cfg.patch_outputs, 0.0, name="patch_head"
             )
-        if pool == "map":
-            x_BD = MapHead(cfg, self.rules, name="map_head")(tokens_BLD[:, cfg.registers :])
-        elif pool == "token":
-            x_BD = tokens_BLD[:, 0]
-        else:
-            x_BD = jnp.mean(tokens_BLD[:, cfg.registers :], axis=1)
-        x_BD = x_BD.astype(jnp.float32)
+        x_BD = self._pooled(tokens_BLD).astype(jnp.float32)
         if cfg.tokens:
             return jnp.concatenate(
                 [x_BD[:, None], tokens_BLD[:, extra:].astype(x_BD.dtype)], axis=1
@@ -367,6 +330,23 @@ class ViT(nn.Module):
         if cfg.representation:
             x_BD = jnp.tanh(nn.Dense(cfg.representation, name="pre_logits")(x_BD))
         return layers.head(x_BD, cfg.classes, cfg.head_bias)
+
+    def _positions(self, grid: tuple[int, int], size: tuple[int, int] | None) -> jax.Array | None:
+        """Returns the embeddings that are added once or in every block, [1, L, D], if any."""
+        cfg = self.cfg
+        if cfg.posemb in ("none", "relative") or cfg.posemb_at == "every":
+            return None
+        own = grid if size is None else cfg.patch_grid(*size)
+        return posemb.on_grid(position_table(cfg, self.param, own), grid, own)
+
+    def _pooled(self, tokens_BLD: jax.Array) -> jax.Array:
+        """Returns what the head reads, [B, D]."""
+        cfg = self.cfg
+        if cfg.pool == "token":
+            return tokens_BLD[:, 0]
+        if cfg.pool == "map":
+            return MapHead(cfg, self.rules, name="map_head")(tokens_BLD[:, cfg.registers :])
+        return jnp.mean(tokens_BLD[:, cfg.registers :], axis=1)
 
     def _embed(
         self, images_BHWC: jax.Array, dtype: Any, source_BL: jax.Array | None

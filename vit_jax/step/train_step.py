@@ -192,8 +192,7 @@ def make_train_step(
       network: the model.
       tx: the optimizer; its updates are added to the parameters.
       accumulation: A, the number of micro-batches, see `mean_gradients`.
-      ema_decay: d in average = d * average + (1 - d) * parameters, or a function of the updates
-        done before; used when the state has one.
+      ema_decay: d in average = d * average + (1 - d) * parameters, see `decays`.
       ema_warmup: whether d is `warmed_up`.
       norm_of_change: whether `update_norm` is that of the parameters after the step minus those
         before. The norm of updates costs a TPU another pass, that of the change a CPU a copy.

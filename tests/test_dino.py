@@ -406,6 +406,7 @@ def test_run_is_measured_and_branched_bit_for_bit(finished, tmp_path):
 @pytest.mark.integration
 def test_heads_are_kept_or_anew_and_others_are_refused(finished, tmp_path, capsys, caplog):
     one = ("--config.length=1 steps", "--config.report.page=false", f"--config.init={finished}")
+    one += ("--config.seed=7",)  # for other new heads
     one += (
         "--config.schedule.warmup=1 steps",
         "--config.evals.val.every=0",

@@ -186,7 +186,7 @@ class ViTConfig(TokenConfig):
         if self.pool == "map" or self.posemb == "relative" or self.posemb_at == "every":
             raise BadInput(
                 f"model.pool={self.pool}, posemb={self.posemb} at {self.posemb_at}: tokens of "
-                "views need pool=token or gap, and position embeddings at the stem, no relative ones."
+                "views need pool=token or gap, and position embeddings at the stem, not relative."
             )
         return dataclasses.replace(self.for_images(0), representation=0, tokens=True)
 

@@ -23,15 +23,12 @@ from vit_jax.step.objective import Objective
 # Name in `objective` -> class. `auto` stands for the three that have sections of their own.
 OBJECTIVES = {
     "contrastive": "vit_jax.step.contrastive:Contrastive",
+    "dino": "vit_jax.step.dino:Dino",
     "mae": "vit_jax.step.mae:MAE",
     "segmentation": "vit_jax.step.segmentation:Segmentation",
 }
-_SECTIONS = (
-    "distillation",
-    "loss",
-    "masked",
-    "mixup",
-)  # every objective uses some of them, or none
+# Every objective uses some of them, or none.
+_SECTIONS = ("distillation", "loss", "masked", "mixup")
 _HEAD = ("model.representation", "model.head_bias")  # keys of the head on classes
 
 
@@ -46,6 +43,11 @@ def make(config: sections.Config, cfg: variants.Config) -> Objective:
     objective = objective.for_classes(cfg.classes)
     if config.objective != "auto" or not objective.LABELLED:
         _check_unused(config, objective)
+    if objective.AVERAGE and not config.ema.decay:
+        raise BadInput(
+            f"objective={config.objective} learns from the average of the parameters, its teacher; "
+            "give ema.decay, e.g. --config.ema.decay=0.996 --config.ema.final=1."
+        )
     return objective
 
 

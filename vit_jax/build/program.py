@@ -262,7 +262,7 @@ def make(
     rules = make_rules(config, devices)
     platform = platform or rules.mesh.devices.flat[0].platform
     cfg, steps = variants.of(config.model, classes), timeline.steps_of(config, examples)
-    objective = read_models.in_form(objectives.make(config, cfg), config, rules, steps, platform)
+    objective = _objective(config, cfg, examples, steps, rules, platform)
     chosen = _execution(config, objective, objective.model(cfg), rules, steps, platform)
     init_params = _initialiser(config, chosen.cfg, objective)
     params = jax.eval_shape(init_params, _key_shape())
@@ -273,7 +273,7 @@ def make(
     abstract = placement.abstract_state(create, _key_shape(), axes, rules, objective.reads)
     places, everywhere = jax.tree.map(lambda x: x.sharding, abstract), rules.replicated
     model = variants.make(chosen.cfg, rules)
-    step, *evaluation = _step_functions(config, objective, model, tx, params, platform, selection)
+    step, *evaluation = _functions(config, objective, model, tx, params, platform, selection, steps)
     jitted = functools.partial(jax.jit, compiler_options=compile_ahead.options(platform))
     eval_step, scores_step = (jitted(one, out_shardings=everywhere) for one in evaluation)
     return Program(
@@ -303,6 +303,21 @@ def model_config(config: sections.Config, classes: int) -> variants.Config:
     """Returns the model that a configuration trains; its head is the objective's choice."""
     cfg = variants.of(config.model, classes)
     return objectives.make(config, cfg).model(cfg)
+
+
+def _objective(
+    config: sections.Config,
+    cfg: variants.Config,
+    examples: int,
+    steps: timeline.Steps,
+    rules: sharding.Rules,
+    platform: str,
+) -> Objective:
+    """Returns the objective, which knows its run and the form of the models that it reads."""
+    objective = objectives.make(config, cfg)
+    in_steps = functools.partial(timeline.in_steps, config, examples, total=steps.total)
+    objective = objective.in_run(objective.model(cfg), in_steps)
+    return read_models.in_form(objective, config, rules, steps, platform)
 
 
 def _initialiser(
@@ -364,7 +379,7 @@ def network(model: variants.Model, images: images_lib.Images, reads: Any = None)
     return Network(apply, images.mean, images.std, read_models.networks(reads or {}, model.rules))
 
 
-def _step_functions(
+def _functions(
     config: sections.Config,
     objective: Objective,
     model: variants.Model,
@@ -372,6 +387,7 @@ def _step_functions(
     params: Any,
     platform: str,
     selection: "partial.Selection | None",
+    steps: timeline.Steps,
 ) -> tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]]:
     """Returns (train step, evaluation step, evaluation step with scores).
 
@@ -383,7 +399,7 @@ def _step_functions(
         called,
         tx,
         accumulation=config.accumulation,
-        ema_decay=config.ema.decay,
+        ema_decay=train_step.decays(config.ema.decay, config.ema.final, steps.total),
         ema_warmup=config.ema.warmup,
         norm_of_change=platform == "tpu",
         climb=optimization.climb(config, params),

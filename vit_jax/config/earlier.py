@@ -27,6 +27,6 @@ def missing(config: Any, set_keys: set[str]) -> dict[str, Any]:
     Few-shot tasks had the chain of the evaluation before `fewshot.ops` was a key; the runs that had
     such tasks set all others of its section.
     """
-    others = {f"fewshot.{key}" for key in config.fewshot if key != "ops"}
+    others = {f"fewshot.{key}" for key in config.fewshot if key not in ("ops", "method")}
     behaved = "fewshot.ops" not in set_keys and others <= set_keys
     return {"fewshot.ops": config.data.eval_ops} if behaved else {}

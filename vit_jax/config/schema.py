@@ -288,7 +288,7 @@ def _writers(value: Any) -> bool:
 
 
 def _shots(value: Any) -> bool:
-    numbers = value and all(map(_whole(Range(1, MOST)), value))
+    numbers = value and all(map(_whole(Range(0, MOST)), value))
     return bool(numbers) and len(set(value)) == len(value)
 
 
@@ -312,13 +312,16 @@ FORMS: dict[str, tuple[str, Callable[[Any], bool]]] = {
         f"pairs of a path pattern and a factor in {_FACTORS}: (('head/.*', 10.0),)",
         _pairs(lambda v: _number(v, _FACTORS), _pattern),
     ),
-    "objective": ("auto, contrastive(...), mae(...), segmentation(...) or MODULE:NAME(...)", _text),
+    "objective": (
+        "auto, contrastive(...), dino(...), mae(...), segmentation(...) or MODULE:NAME(...)",
+        _text,
+    ),
     "patterns": ("path patterns, which are regular expressions: ('embedding/.*',)", _all(_pattern)),
     "rules": (
         "pairs of a logical axis and mesh axes: (('embed', ('fsdp',)),)",
         _pairs(_texts, _text),
     ),
-    "shots": ("whole numbers from 1, each once: (1, 5, 10, 25)", _shots),
+    "shots": ("whole numbers from 0, each once: (1, 5, 10, 25)", _shots),
     "size": (
         f"a side in {Range(0, images.LARGEST)} pixels, or ROWSxCOLUMNS: 224x112",
         lambda value: images.parse(value) is not None,

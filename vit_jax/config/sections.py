@@ -152,6 +152,9 @@ class Ema:
     """Averaged parameters."""
     decay: float = results(
         0.0, "decay per step of averaged parameters (paper: 0.9999); 0: off", _RATE)
+    final: float = results(
+        0.0, "decay at the end, reached on half a cosine (DINO: 1); 0: that of all steps",
+        Range(0, 1))
     warmup: bool = results(False, "use at most (1 + t) / (10 + t) as decay after t steps")
 
 
@@ -209,8 +212,10 @@ class Fewshot:
     ops: str = results("decode|bv_resize({size*8//7})|central_crop({size})",
                        "chain of ops for all images; as big_vision: 256 and 224 at 224 pixels")
     shots: tuple[int, ...] = results(
-        (1, 5, 10, 25), "images per class, chosen by seed and hash", "shots")
+        (1, 5, 10, 25), "images per class, chosen by seed and hash; 0: all", "shots")
     seeds: int = results(3, "number of choices of images", Range(1, 1000))
+    method: Literal["ridge", "knn"] = results(
+        "ridge", "classifier on the features: ridge regression, or the vote of 20 neighbours")
     l2: float = results(1024.0, "strength of the ridge regression", Range(0, _LARGEST, above=True))
     every: str = how_often("0", 'duration between evaluations; "0": only at the end', "duration")
     batch_size: int = where(

@@ -52,6 +52,21 @@ def first_step(config: sections.Config) -> int:
     return int(match[1]) if match else 0
 
 
+def in_steps(
+    config: sections.Config, examples: int, text: str, *, key: str = "objective", total: int
+) -> int:
+    """Returns a duration, the value of a key, in steps of a run of `total` steps.
+
+    Raises:
+      BadInput: it is not a duration, or has too many steps.
+    """
+    length = schema.parse_duration(key, text)
+    count = length.steps(batch_size=config.batch_size, examples=examples, total_steps=total)
+    if count >= 2**31:
+        raise BadInput(f"{key}={text!r} is {count:.3g} steps; give fewer than {2**31:,}.")
+    return count
+
+
 def steps_of(config: sections.Config, examples: int) -> Steps:
     """Returns the durations of a checked configuration, for a training split of `examples`.
 
@@ -60,11 +75,7 @@ def steps_of(config: sections.Config, examples: int) -> Steps:
     """
 
     def steps(key: str, text: str, total: int = 0) -> int:
-        length = schema.parse_duration(key, text)
-        count = length.steps(batch_size=config.batch_size, examples=examples, total_steps=total)
-        if count >= 2**31:
-            raise BadInput(f"{key}={text!r} is {count:.3g} steps; give fewer than {2**31:,}.")
-        return count
+        return in_steps(config, examples, text, key=key, total=total)
 
     total = steps("length", config.length)
     profile = profile_steps(config.profile)

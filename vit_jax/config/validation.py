@@ -27,7 +27,7 @@ _TAKEN = (
 )  # names of other metrics and keys of results
 # All metrics of the built-in evaluations; other metrics come from a user's own evaluator.
 MEASURED = re.compile(
-    r"top1|top5|miou|pixel_accuracy|loss|examples|mce|mean_error|error_\w+|\d+shot"
+    r"top1|top5|miou|pixel_accuracy|loss|examples|mce|mean_error|error_\w+|(\d+|all)shot"
 )
 
 
@@ -64,6 +64,8 @@ def check_together(config: sections.Config, evaluated: Sequence[str]) -> None:
             f"model.mup_base_width={base} scales the rates of all parameters, and "
             f"trainable={config.trainable!r} trains a part; leave one of them out."
         )
+    if config.ema.final and not config.ema.decay:
+        raise BadInput("ema.final has no average; give ema.decay, the decay at the start.")
     if config.ema.warmup and not config.ema.decay:
         raise BadInput("ema.warmup=True has no average to warm up; give ema.decay, e.g. 0.9999.")
     if data.balanced and not data.examples and data.fraction == 1:
@@ -96,7 +98,8 @@ def _check_best_metric(config: sections.Config, evaluated: Sequence[str]) -> Non
     where = best.rpartition("/")[0].removesuffix("_raw")
     if where in config.evals and config.evals[where].evaluator:
         metrics.append(best)  # the metrics of this evaluator are not known yet
-    metrics += [f"{task}/{k}shot" for task in few_shot_tasks(config) for k in config.fewshot.shots]
+    shots = [k or "all" for k in config.fewshot.shots]
+    metrics += [f"{task}/{k}shot" for task in few_shot_tasks(config) for k in shots]
     if best and best not in metrics:
         raise unknown("metric in checkpoint.keep_best", best, metrics)
 

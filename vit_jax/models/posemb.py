@@ -88,6 +88,21 @@ def with_registers(posemb_1LD: jax.Array, class_rows: int, registers: int) -> ja
     return jnp.concatenate([posemb_1LD[:, :class_rows], none, posemb_1LD[:, class_rows:]], axis=1)
 
 
+def on_grid(table_1LD: jax.Array, grid: tuple[int, int], own: tuple[int, int]) -> jax.Array:
+    """Returns the rows of `table` and `with_registers`, made for the grid `own`, for another grid.
+
+    The patches are the last rows; they are resized as in `resize`.
+    """
+    if grid == own:
+        return table_1LD
+    others = table_1LD.shape[1] - own[0] * own[1]
+    patches = table_1LD[0, others:].reshape(*own, -1)
+    rows, columns = (jnp.asarray(_weights(*pair)) for pair in zip(own, grid, strict=True))
+    patches = jnp.einsum("yo,xp,opd->yxd", rows, columns, patches, precision="highest")
+    patches_1LD = patches.reshape(1, grid[0] * grid[1], -1).astype(table_1LD.dtype)
+    return jnp.concatenate([table_1LD[:, :others], patches_1LD], axis=1)
+
+
 Resize = Literal["aligned", "bicubic", "smooth"]  # ours, transformers', timm's
 
 

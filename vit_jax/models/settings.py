@@ -99,7 +99,7 @@ class ModelConfig:
     def described_fields(self) -> dict[str, Any]:
         """Returns every field of the model and of its ResNet, for people and for JSON."""
         fields = dataclasses.asdict(self)
-        for only_training in ("patch_outputs", "maps"):
+        for only_training in ("patch_outputs", "maps", "tokens"):
             fields.pop(only_training, None)
         resnet = fields.pop(self.RESNET, None) or {}
         if resnet:
@@ -255,6 +255,19 @@ class ModelConfig:
     def for_patches(self, outputs: int) -> Self:
         """Returns the model with that many outputs for each patch, and no other head."""
         raise self._missing("for_patches")
+
+    def for_tokens(self) -> Self:
+        """Returns the model that maps an image to its representation and patches, without a head.
+
+        They are one array, float32 [B, 1 + L, D], and the patches are those after the last norm.
+        Its call also takes `source_BL`, and `size` for images of another size, as that of a ViT.
+
+        Raises:
+          BadInput: the model cannot do so.
+        """
+        raise BadInput(
+            f"{self.in_words()} gives no tokens of masked images; use a ViT or a hybrid."
+        )
 
     # ------------------------------------------------------------ figures and weights
 

@@ -7,8 +7,8 @@ Axes: B batch, H W C image, L tokens, D width, Y classes, S layers. Parameters a
 `backbone` (hybrids), `embedding`, `cls`, `dist`, `registers`, `posemb` (see `posemb`), `stem_norm`,
 `blocks` (stacked over layers; `block_0`, ... without scan), `norm`, `map_head`, `pre_logits`,
 `head`, `dist_head`. Models that predict patches (appendix B.1.2) also have `mask_token` and
-`patch_head`. The configuration is in `vit_config`, a layer in `vit_block`. Start from
-`ViT.__call__`.
+`patch_head`, those that give tokens `mask_token`. The configuration is in `vit_config`, a layer in
+`vit_block`. Start from `ViT.__call__`.
 """
 
 from typing import Any
@@ -49,6 +49,7 @@ class ViT(nn.Module):
         source_BL: jax.Array | None = None,
         real_BL: jax.Array | None = None,
         visible_BK: jax.Array | None = None,
+        size: tuple[int, int] | None = None,
     ) -> Any:
         """Returns the logits of normalised images.
 
@@ -57,15 +58,17 @@ class ViT(nn.Module):
           train: whether dropout and stochastic depth are active.
           key: typed key, needed in training if any rate is above 0.
           source_BL: int32 [B, L], for each place the patch whose embedding it receives. -1 means
-            the mask token; None leaves every patch in its place. Only used to predict patches.
+            the mask token; None leaves every patch in its place. Only used to predict patches,
+            and by a model that gives tokens.
           real_BL: bool [B, L], False for patches that no token attends to and no pool reads, such
             as padding; None: all are real.
           visible_BK: int32 [B, K], the only patches that the blocks see. The result is then the
             tokens after the last norm, [B, prefix + K, D]; see `mae`.
+          size: rows and columns of the images that position embeddings are for; None: of these.
 
         Returns:
-          float32 [B, Y]; for a model that predicts patches, [B, L, O]; for one that gives feature
-          maps, a tuple of [B, rows, columns, D].
+          float32 [B, Y]; for a model that predicts patches, [B, L, O]; for one that gives tokens,
+          [B, 1 + L, D]; for one that gives feature maps, a tuple of [B, rows, columns, D].
         """
         cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
         rates = max(cfg.dropout, cfg.attention_dropout, cfg.drop_path)
@@ -74,7 +77,7 @@ class ViT(nn.Module):
         stem_key, blocks_key = (None, None) if key is None else jax.random.split(key)
 
         tokens_BLD, grid = self._embed(images_BHWC, dtype, source_BL)
-        tokens_BLD, everywhere_1LD = self._positioned(tokens_BLD, grid)
+        tokens_BLD, everywhere_1LD = self._positioned(tokens_BLD, grid, size)
         tokens_BLD = _only(tokens_BLD, visible_BK, cfg.prefix)
         tokens_BLD = dropout(tokens_BLD, cfg.dropout, stem_key)
         tokens_BLD = self._stem_norm(tokens_BLD, "tokens")
@@ -86,12 +89,25 @@ class ViT(nn.Module):
         tokens_BLD, outputs = layers.apply_blocks(
             self, EncoderBlock, attributes, tokens_BLD, cfg, blocks_key, shared, last
         )
+        return self._results(tokens_BLD, outputs, grid, real_BL, bare=visible_BK is not None)
+
+    def _results(
+        self,
+        tokens_BLD: jax.Array,
+        outputs: list[jax.Array],
+        grid: tuple[int, int],
+        real_BL: jax.Array | None,
+        *,
+        bare: bool,
+    ) -> Any:
+        """Returns what the configuration asks for, see `__call__`; `bare`: the normed tokens."""
+        cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
         norm = layers.norm("norm", cfg.norm, cfg.ln_epsilon, dtype)
         if cfg.maps:
             return layers.maps([norm(x)[:, cfg.prefix :] for x in outputs], grid)
         if cfg.final_norm == "tokens" or cfg.patch_outputs:
             tokens_BLD = norm(tokens_BLD)
-        if visible_BK is not None:
+        if bare:
             return tokens_BLD
         if cfg.patch_outputs:
             patches_BLD = tokens_BLD[:, cfg.prefix :]
@@ -99,7 +115,11 @@ class ViT(nn.Module):
                 patches_BLD.astype(jnp.float32), cfg.patch_outputs, 0.0, name="patch_head"
             )
         pooled = self._pooled(tokens_BLD, real_BL)
-        return self._logits([norm(x) for x in pooled] if cfg.final_norm == "pooled" else pooled)
+        pooled = [norm(x) for x in pooled] if cfg.final_norm == "pooled" else pooled
+        if cfg.tokens:
+            parts = [pooled[0][:, None], tokens_BLD[:, cfg.prefix :]]
+            return jnp.concatenate(parts, axis=1).astype(jnp.float32)
+        return self._logits(pooled)
 
     def _logits(self, pooled: list[jax.Array]) -> jax.Array:
         """Returns the logits of what the heads read; those of two heads have equal shares."""
@@ -113,13 +133,14 @@ class ViT(nn.Module):
         return (logits_BY + layers.head(x_BD, cfg.classes, cfg.head_bias, name="dist_head")) / 2
 
     def _positioned(
-        self, tokens_BLD: jax.Array, grid: tuple[int, int]
+        self, tokens_BLD: jax.Array, grid: tuple[int, int], size: tuple[int, int] | None
     ) -> tuple[jax.Array, jax.Array | None]:
         """Returns the tokens with their positions, and the positions that every layer adds."""
         cfg = self.cfg
         if cfg.posemb in posemb.WITHOUT_TABLE or cfg.posemb_at == "every":
             return tokens_BLD, None
-        posemb_1LD = position_table(cfg, self.param, grid)
+        own = grid if size is None else cfg.patch_grid(*size)
+        posemb_1LD = posemb.on_grid(position_table(cfg, self.param, own), grid, own)
         if cfg.posemb_at == "shared":
             return tokens_BLD, posemb_1LD
         return tokens_BLD + posemb_1LD.astype(tokens_BLD.dtype), None
@@ -196,7 +217,7 @@ class ViT(nn.Module):
         batch, rows, columns, width = patches_BhwD.shape
         parts = [patches_BhwD.reshape(batch, rows * columns, width)]
         parts = [self._stem_norm(parts[0], "patches")]
-        if cfg.patch_outputs:
+        if cfg.patch_outputs or cfg.tokens:
             mask_11D = self.param("mask_token", nn.initializers.normal(0.02), (1, 1, width))
             if source_BL is not None:
                 parts = [_corrupted(parts[0], source_BL, mask_11D.astype(dtype))]

@@ -126,6 +126,7 @@ class ViTConfig(TokenConfig):
     backbone: "resnet.ResNetConfig | None" = None
     patch_outputs: int = 0  # O, outputs per patch; 0: no mask token, logits per image
     maps: tuple[int, ...] = ()  # see `ModelConfig.for_maps`
+    tokens: bool = False  # see `ModelConfig.for_tokens`
     mup_base_width: int = 0  # 0 without muP (arXiv:2203.03466)
 
     @property
@@ -163,7 +164,8 @@ class ViTConfig(TokenConfig):
 
         This is False with dropout, because the scan would draw other numbers.
         """
-        of_one = self.pool == "token" and not (self.patch_outputs or self.maps or self.distillation)
+        more = self.patch_outputs or self.maps or self.tokens or self.distillation
+        of_one = self.pool == "token" and not more
         return (
             self.scan and self.unrolled and of_one and not (self.dropout or self.attention_dropout)
         )
@@ -217,7 +219,7 @@ class ViTConfig(TokenConfig):
         return attention.not_fused(dropout=self.attention_dropout, relative=relative)
 
     def for_images(self, classes: int) -> "ViTConfig":
-        return dataclasses.replace(self, classes=classes, patch_outputs=0, maps=())
+        return dataclasses.replace(self, classes=classes, patch_outputs=0, maps=(), tokens=False)
 
     @property
     def predicts_patches(self) -> bool:
@@ -225,6 +227,19 @@ class ViTConfig(TokenConfig):
 
     def for_patches(self, outputs: int) -> "ViTConfig":
         return dataclasses.replace(self, classes=0, patch_outputs=outputs)
+
+    def for_tokens(self) -> "ViTConfig":
+        if self.pool not in ("token", "gap") or self.distillation:
+            raise BadInput(
+                f"model.pool={self.pool}, distillation={self.distillation}: tokens of views need "
+                "pool=token or gap, without a distillation token."
+            )
+        if self.posemb in ("relative", "relative2d") or self.posemb_at == "every":
+            raise BadInput(
+                f"model.posemb={self.posemb} at {self.posemb_at}: views of several sizes need "
+                "position embeddings at the stem, not relative ones."
+            )
+        return dataclasses.replace(self.for_images(0), representation=0, tokens=True)
 
     def lacking_figures(self) -> list[str]:
         rotary = f"{self.rope} rope" if self.rope != "none" else ""

@@ -100,6 +100,30 @@ def written(metric: str, value: float | None) -> str:
     return f"{value:.2%}" if is_share else f"{value:.4f}"
 
 
+def collapse(rows: Iterable[tuple[int, Mapping[str, float]]], total: int) -> str:
+    """Says that a model has collapsed, and what helps; "" if it has not.
+
+    An objective measures `collapsed`, 0 or 1. The first tenth of a run does not count, because a
+    model tells images apart only after some steps.
+
+    Args:
+      rows: (step, metrics) in order; the last with `train/collapsed` decides.
+      total: steps of the run.
+    """
+    known = [(step, row) for step, row in rows if "train/collapsed" in row]
+    if not known or known[-1][0] < total / 10 or not known[-1][1]["train/collapsed"]:
+        return ""
+    good = [step for step, row in known if not row["train/collapsed"]]
+    since = next(step for step, row in known if not good or step > good[-1])
+    last = known[-1][1]
+    return (
+        f"The model has collapsed: at least since step {since:,}, all images get nearly the same "
+        f"output (information {last['train/information']:.4f}, std {last['train/std']:.4f}). It "
+        "learns nothing more. Centring, a lower learning rate, a slower teacher (ema.decay nearer "
+        "to 1) or a lower temperature of the teacher usually helps; start anew."
+    )
+
+
 def verdict(
     results: Mapping[str, Any], expected: sections.Expected, changed: Sequence[str] = ()
 ) -> str:

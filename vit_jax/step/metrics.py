@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 
 def in_top_k(logits_BY: jax.Array, labels_BK: jax.Array, k: int) -> jax.Array:
@@ -62,18 +63,20 @@ def sums(
     }
 
 
-def total(batches: Iterable[Mapping[str, Any]]) -> dict[str, float | int]:
+def total(batches: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Returns means over all examples of all batches; sums are added in float64.
 
     Args:
       batches: the result of `sums` for each batch, on the host.
 
     Returns:
-      `top1`, `top5` in [0, 1], `loss` in nats, and `examples`.
+      `top1`, `top5` in [0, 1], `loss` in nats, and `examples`; further arrays in float64.
     """
-    added: dict[str, float] = {}
+    added: dict[str, Any] = {}
     for batch in batches:
         for name, value in batch.items():
-            added[name] = added.get(name, 0.0) + float(value)
+            added[name] = added.get(name, 0.0) + np.asarray(value, np.float64)
     count = added.pop("examples")
-    return {name: value / count for name, value in added.items()} | {"examples": int(count)}
+    means = {name: value / count for name, value in added.items()}
+    numbers = {name: float(mean) if mean.ndim == 0 else mean for name, mean in means.items()}
+    return numbers | {"examples": int(count)}

@@ -4,8 +4,8 @@
 """Defines the objective of a run: what it learns, from which batch, and how that is measured.
 
 The trainer, the plan and the reports ask the objective and never which one it is. Everything about
-one objective is in its own file: classification.py, masked_patches.py, contrastive.py. A user's own
-is named in the same way, see docs/extending_objective.md. Start from `Objective`.
+one objective is in its own file: classification.py, masked_patches.py, contrastive.py, dino.py. A
+user's own is named in the same way, see docs/extending_objective.md. Start from `Objective`.
 
 Axes: B batch, H W C image, D representation.
 """
@@ -84,6 +84,9 @@ class Objective:
       LABELLED: whether it learns the classes of the data.
       SECTIONS: sections of the configuration that only some objectives use, and this one does.
       AXES: parameter path pattern -> logical axes, of the objective's own parameters.
+      SHOWN: names of `METRICS` that the progress line shows beside the loss.
+      AVERAGE: whether it learns from the average of the parameters, its teacher. Then `ema.decay`
+        must be set, and in training `kept` has the average as `average`.
     """
 
     METRICS: ClassVar[tuple[str, ...]] = ("loss",)
@@ -91,6 +94,8 @@ class Objective:
     LABELLED: ClassVar[bool] = False
     SECTIONS: ClassVar[tuple[str, ...]] = ()
     AXES: ClassVar[Axes] = {}
+    SHOWN: ClassVar[tuple[str, ...]] = ()
+    AVERAGE: ClassVar[bool] = False
 
     # ------------------------------------------------------------ before the run
 
@@ -101,6 +106,15 @@ class Objective:
     def model(self, cfg: Any) -> Any:
         """Returns the configuration of the model to train, made from that of `model`."""
         return cfg.for_images(0)
+
+    def in_run(self, cfg: Any, in_steps: Callable[[str], int]) -> Self:
+        """Returns the objective with what it must know of its run.
+
+        Args:
+          cfg: the configuration of the model, from `model`.
+          in_steps: maps a duration such as "10 percent" to steps.
+        """
+        return self
 
     def batch(self, height: int, width: int, channels: int) -> dict[str, jax.ShapeDtypeStruct]:
         """Returns shape and dtype of an example's fields, besides `labels` and `_mask`.
@@ -134,6 +148,13 @@ class Objective:
         fields = getattr(self, "__dataclass_fields__", {})
         values = {name: getattr(self, name) for name in fields}
         return {name: value for name, value in values.items() if isinstance(value, ReadModel)}
+
+    def inherits(self, path: str) -> bool:
+        """Returns True for a parameter of pre-training that the weights of `init` must have.
+
+        Such are the objective's own, and those of the model that only pre-training needs.
+        """
+        return False
 
     def kept(self, params: PyTree) -> PyTree:
         """Returns what the train state keeps beside parameters, e.g. a teacher; None for nothing.
@@ -202,9 +223,20 @@ class Objective:
 
         Returns:
           float32 [] for every name of `METRICS`. Further float32 arrays of any shape are summed
-          over micro-batches and passed to `after_update`.
+          over micro-batches and passed to `measured` and `after_update`.
         """
         raise NotImplementedError
+
+    def measured(self, sums: Sums, count: jax.Array) -> Sums:
+        """Returns the metrics of a step, float32 []: the means of the sums in `METRICS`.
+
+        A metric that is not a mean over examples is made here, from further sums.
+
+        Args:
+          sums: from `sums`, over the whole batch.
+          count: float32 [], real examples of the batch.
+        """
+        return {name: sums[name] / count for name in self.METRICS}
 
     def after_update(self, kept: PyTree, params: PyTree, sums: Sums, step: jax.Array) -> PyTree:
         """Returns what the state keeps after an update, e.g. the moved average of a teacher.

@@ -88,13 +88,14 @@ def _grads(
 
     `whole` maps the trained parameters and the base of the state to what the objective sees.
     """
+    kept = {**state.kept, "average": state.ema} if objective.AVERAGE else state.kept
     if keys.ndim:
         every = whole(params, state.base)
-        batch = objective.relate(network, every, state.kept, batch, keys)
+        batch = objective.relate(network, every, kept, batch, keys)
 
     def sums_of(params: PyTree, micro: Batch, micro_key: jax.Array) -> Sums:
         every = whole(params, state.base)
-        return objective.sums(network, every, state.kept, micro, drawn, micro_key)
+        return objective.sums(network, every, kept, micro, drawn, micro_key)
 
     return mean_gradients(sums_of, params, batch, keys, count)
 
@@ -119,12 +120,22 @@ def _norms(**trees: PyTree) -> dict[str, jax.Array]:
     return {name: optax.tree.norm(leaves) for name, leaves in trees.items()}
 
 
-def warmed_up(decay: float, step: jax.Array) -> jax.Array:
+def warmed_up(decay: float | jax.Array, step: jax.Array) -> jax.Array:
     """Returns the decay of the average after `step` updates: at most (1 + step) / (10 + step).
 
     So the initial parameters are soon forgotten, as in TensorFlow's ExponentialMovingAverage.
     """
     return jnp.minimum(decay, (1.0 + step) / (10.0 + step))
+
+
+def decays(decay: float, final: float, total: int) -> float | Callable[[jax.Array], jax.Array]:
+    """Returns the decay of the average, as `make_train_step` takes it.
+
+    With a `final` above 0 it goes from `decay` to `final` on half a cosine, in `total` updates.
+    """
+    if not final:
+        return decay
+    return lambda step: final + (decay - final) * (1.0 + jnp.cos(jnp.pi * step / total)) / 2.0
 
 
 def _averaged(average: PyTree, params: PyTree, decay: float | jax.Array) -> PyTree:
@@ -177,7 +188,7 @@ def make_train_step(
     tx: optax.GradientTransformation,
     *,
     accumulation: int = 1,
-    ema_decay: float = 0.0,
+    ema_decay: float | Callable[[jax.Array], jax.Array] = 0.0,
     ema_warmup: bool = False,
     norm_of_change: bool = False,
     climb: Callable[[PyTree, PyTree], PyTree] | None = None,
@@ -190,7 +201,7 @@ def make_train_step(
       network: the model.
       tx: the optimizer; its updates are added to the parameters.
       accumulation: A, the number of micro-batches, see `mean_gradients`.
-      ema_decay: d in average = d * average + (1 - d) * parameters; used when the state has one.
+      ema_decay: d in average = d * average + (1 - d) * parameters, see `decays`.
       ema_warmup: whether d is `warmed_up`.
       norm_of_change: whether `update_norm` is that of the parameters after the step minus those
         before. The norm of updates costs a TPU another pass, that of the change a CPU a copy.
@@ -213,18 +224,18 @@ def make_train_step(
         if accumulation > 1:
             batch = micro_batches(batch, accumulation)
             keys = jax.vmap(functools.partial(jax.random.fold_in, keys))(jnp.arange(accumulation))
-
         at = functools.partial(_grads, objective, network, whole, state, batch, drawn, keys, count)
         grads, sums = at(state.params)
         if climb is not None:
             grads, _ = at(climb(state.params, grads))
-        decay = warmed_up(ema_decay, state.step) if ema_warmup else ema_decay
+        decay = ema_decay(state.step) if callable(ema_decay) else ema_decay
+        decay = warmed_up(decay, state.step) if ema_warmup else decay
         updates, after = _updated(state, grads, tx, decay)
         if after.kept is not None:
             after.kept = objective.after_update(state.kept, after.params, sums, state.step)
         if norm_of_change:
             updates = jax.tree.map(jnp.subtract, after.params, state.params)
-        measured = {name: sums[name] / count for name in objective.METRICS}
+        measured = objective.measured(sums, count)
         measured |= _norms(grad_norm=grads, update_norm=updates)
         chosen, measured = _unless_finite(state, after, measured)
         # The old parameters are overwritten: their norm would cost a copy of them.

@@ -15,6 +15,7 @@ import jax
 
 from vit_jax.build import run as build
 from vit_jax.errors import RunFailed
+from vit_jax.reports import summary
 from vit_jax.runtime import coordination
 from vit_jax.step.train_step import non_finite
 from vit_jax.training import metric_writer
@@ -38,6 +39,7 @@ class Window:
         self.last_good = first  # step of the newest checkpoint
         self._measured = first  # step of the last row
         self._first, self._began = first, 0.0  # first step, and the time at which it was done
+        self._warned = False  # of a collapse
         program = run.program
         self._names = {name: f"train/{name}" for name in program.objective.METRICS} | _NAMES
         self._steps, self._schedule = program.steps, program.schedule
@@ -112,7 +114,14 @@ class Window:
     def _show(self, step: int, row: dict[str, float]) -> None:
         total = self._steps.total
         left = (total - step) * self._run.config.batch_size
-        self._report.progress(metric_writer.progress_line(step, total, row, left_images=left))
+        shown = self._run.program.objective.SHOWN
+        line = metric_writer.progress_line(step, total, row, left_images=left, shown=shown)
+        self._report.progress(line)
+        warning = "" if self._warned else summary.collapse([(step, row)], total)
+        if warning:
+            self._warned = True
+            self._report.end_line()
+            log.warning("%s", warning)
 
     def _health(self) -> dict[str, int]:
         """Returns memory figures of this process and its devices, and skipped images so far."""

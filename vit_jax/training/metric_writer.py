@@ -354,10 +354,22 @@ class Profile:
             self._tracing = False
 
 
-def progress_line(step: int, total: int, row: Mapping[str, float], *, left_images: int) -> str:
-    """Returns e.g. `step 50/900  loss 0.812  lr 1.0e-03  3210 img/s  wait 1%  ETA 0:42`."""
+def progress_line(
+    step: int,
+    total: int,
+    row: Mapping[str, float],
+    *,
+    left_images: int,
+    shown: Iterable[str] = (),
+) -> str:
+    """Returns e.g. `step 50/900  loss 0.812  lr 1.0e-03  3210 img/s  wait 1%  ETA 0:42`.
+
+    The metrics `shown`, of the objective, stand after the loss.
+    """
     loss = f"loss {row['train/loss']:.4f}" if "train/loss" in row else "loss not finite"
-    parts = [f"step {step}/{total}", loss, f"lr {row['train/lr']:.2e}"]
+    parts = [f"step {step}/{total}", loss]
+    parts += [f"{name} {row[f'train/{name}']:.3f}" for name in shown if f"train/{name}" in row]
+    parts.append(f"lr {row['train/lr']:.2e}")
     parts += [f"{row['perf/img_per_sec']:.0f} img/s", f"wait {row['perf/input_wait']:.0%}"]
     if "perf/mfu" in row:
         parts.append(f"MFU {row['perf/mfu']:.1%}")

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 
-from vit_jax import console
+from vit_jax import console, tree
 from vit_jax.build import program
 from vit_jax.build import run as build
 from vit_jax.checkpoints import restart_limit, step_folders
@@ -212,14 +212,18 @@ def initial_weights(run: build.Run, workdir: Path, origin: "Base | None" = None)
         text = origin.weights
     elif not text or run.config.branch or has_checkpoint(workdir):
         return None
-    from vit_jax.weights import download, loading
+    from vit_jax.weights import download, fitting, loading
 
     # A branch of the hub may move while the processes look it up.
     commit = download.revision(text)
     coordination.agree("the commit of a branch of the hub", {"@REVISION": commit} if commit else {})
-    cfg, images = run.program.model.cfg, run.program.images
+    cfg, images, objective = run.program.model.cfg, run.program.images, run.program.objective
     weights = loading.read_weights(text, heads=run.config.model.heads, own=cfg)
-    return loading.fit(weights, cfg, images.size, fresh_head=True, channels=images.channels)
+    own = {path: x for path, x in weights.flat.items() if objective.inherits(path)}
+    fitted = loading.fit(weights, cfg, images.size, fresh_head=True, channels=images.channels)
+    wanted = tree.leaves_with_paths(run.program.whole_params)
+    wanted = {path: x.shape for path, x in wanted if objective.inherits(path)}
+    return fitting.with_inherited(fitted, own, wanted)
 
 
 def start(
@@ -368,7 +372,11 @@ def measure(run: build.Run, params: Any, kept: Any, name: str) -> dict[str, floa
         return classification.evaluate(step, params, batches, evaluator, total)
     from vit_jax.evaluators import fewshot
 
-    classify = functools.partial(fewshot.ridge, l2=run.config.fewshot.l2)
+    classify: fewshot.Classify = functools.partial(fewshot.ridge, l2=run.config.fewshot.l2)
+    if run.config.fewshot.method == "knn":
+        from vit_jax.evaluators import knn
+
+        classify = knn.knn
     results = fewshot.evaluate(functools.partial(run.features, params), run.tasks[name], classify)
     top1 = {f"{shots}shot": result["top1"] for shots, result in results.items()}
     return {**top1, "examples": len(run.tasks[name].test)}

@@ -100,6 +100,37 @@ def plan_fit(
     return fate
 
 
+def with_inherited(fitted: Fitted, own: Flat, shapes: Mapping[str, tuple[int, ...]]) -> Fitted:
+    """Returns fitted weights with what pre-training goes on with: heads and the like.
+
+    Args:
+      fitted: from `fit`; changed.
+      own: name -> array, of the weights.
+      shapes: name -> shape, of what the run needs; {} returns `fitted`.
+
+    Raises:
+      BadInput: the weights lack one of them, or it has another shape.
+    """
+    wrong = [
+        f"  {name} {shape}: the weights have {own[name].shape if name in own else 'none'}"
+        for name, shape in shapes.items()
+        if name not in own or own[name].shape != shape
+    ]
+    if wrong:
+        raise BadInput(
+            "the weights lack heads of this objective:\n" + "\n".join(wrong[:12]) + "\nGive the "
+            "sizes of the run that made them, or let the heads start anew (keep_heads=False)."
+        )
+    for name in shapes:
+        *parents, last = name.split("/")
+        node = fitted.params
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        node[last] = own[name]
+    fate = [row for row in fitted.fate if row[0] not in shapes]
+    return Fitted(fitted.params, fate + [(n, "loaded", f"{s}") for n, s in shapes.items()])
+
+
 def _shapes(target: Any) -> dict[str, tuple[int, ...]]:
     """Returns the shapes of a parameter tree under loop-layout names."""
     return {

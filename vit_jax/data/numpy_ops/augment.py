@@ -60,7 +60,9 @@ def crop_box(op: ops.InceptionCrop, height: int, width: int, seed: Seed) -> tupl
     Returns:
       Two slices within [0, height) and [0, width), neither of them empty.
     """
-    top, left, rows, columns = draws.box(seed, height, width, (op.area_min, 1.0), (0.75, 1.33))
+    top, left, rows, columns = draws.box(
+        seed, height, width, (op.area_min, op.area_max), (0.75, 1.33)
+    )
     return slice(top, top + rows), slice(left, left + columns)
 
 

@@ -80,15 +80,16 @@ class Shift(geometry.Geometric):
 class InceptionCrop(geometry.Geometric):
     """Crops a random box and resizes it to `size`.
 
-    The box covers 5 % (`area_min`) to 100 % of the area and has an aspect ratio of 3/4 to 4/3, as
-    described in arXiv:1409.4842. The resize is bilinear without antialias, as in the published
-    code.
+    The box covers 5 % (`area_min`) to 100 % (`area_max`) of the area and has an aspect ratio of 3/4
+    to 4/3, as described in arXiv:1409.4842. The resize is bilinear without antialias, as in the
+    published code.
     """
 
     IN_PARTS: ClassVar[bool] = False  # True: needs the bytes of a file, and decodes parts of it
 
     size: Size
     area_min: float = 0.05
+    area_max: float = 1.0
 
     def box(self, shape: Tensor, seed: Tensor) -> tuple[Tensor, Tensor]:
         """Returns begin and extent, int32 [3] each, of a box in an image of shape int32 [3]."""
@@ -96,7 +97,7 @@ class InceptionCrop(geometry.Geometric):
             shape,
             tf.zeros([0, 0, 4], tf.float32),
             seed,
-            area_range=(self.area_min, 1.0),
+            area_range=(self.area_min, self.area_max),
             aspect_ratio_range=(0.75, 1.33),
             min_object_covered=0.0,
             use_image_if_no_bounding_boxes=True,

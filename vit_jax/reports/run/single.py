@@ -42,6 +42,7 @@ def page(run: History, pictures: Pictures) -> str:
         about=_facts(run),
         results=summary.tables(run.evaluations),
         verdict=verdict(run),
+        collapse=summary.collapse([(row["step"], row) for row in run.rows], max(run.step, 1)),
         looked_at_test=validation.uses_test_data(run.config),
         curves=curves.run_charts(run),
         waiting=f"{run.input_wait:.1%}" if waits else "",

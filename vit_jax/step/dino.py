@@ -1,0 +1,304 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Self-distillation: a student predicts what its own moving average, the teacher, sees elsewhere.
+
+DINO (arXiv:2104.14294) compares the representations of several crops, iBOT (arXiv:2111.07832) also
+those of masked patches; with KoLeo and Sinkhorn-Knopp they are DINOv2 (arXiv:2304.07193). The
+teacher is the state's average of the parameters. Everything that compares images sees the global
+batch, on any mesh, with any accumulation. Axes: B batch, T = 2 global views, N local views, V
+views, L patches, M masked patches, D width, K prototypes, A micro-batches. Start from `Dino.sums`.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vit_jax.config import schema
+from vit_jax.errors import BadInput
+from vit_jax.sharding import Axes
+from vit_jax.step import block_masks, metrics, multicrop, prototype_head, spread
+from vit_jax.step.objective import PARAMETERS, Batch, Network, Objective, PyTree, Sums
+
+_MASKING = 2**31 + 2  # stands for a micro-batch's number in the key of masking
+
+
+class InRun(NamedTuple):
+    """Pixels of a patch, and durations in steps."""
+
+    stride: int = 1
+    warmup: int = 0
+    frozen: int = 0
+
+
+_WIDTH, _HEAT, _WEIGHT = (1, 2**20), (1e-3, 10), (0, 1e6)
+_LIMITS: dict[str, tuple[float, float]] = {
+    "local": (0, 64), "local_size": (1, 2**16), "prototypes": (2, 2**24), "hidden": _WIDTH,
+    "bottleneck": _WIDTH, "temperature": _HEAT, "teacher_temperature": _HEAT,
+    "first_temperature": _HEAT, "centre_momentum": (0, 1), "ibot": _WEIGHT, "koleo": _WEIGHT,
+}  # fmt: skip
+_Seen = tuple[list[jax.Array], jax.Array]  # [B, T, K] (and iBOT's [B, M, K]), and [B, T, D]
+
+
+@dataclasses.dataclass(frozen=True)
+class Dino(Objective):
+    """The objective; the defaults are DINO. DINOv2 has ibot=1, koleo=0.1 and sinkhorn.
+
+    Attributes:
+      local: N, local views of each image.
+      local_size: their side in pixels.
+      prototypes: K, outputs of a head.
+      hidden: width of the two hidden layers of a head.
+      bottleneck: width of its unit vectors.
+      separate: whether patches have a head of their own.
+      temperature: divides the student's logits.
+      teacher_temperature: divides the teacher's, at the end of the warm-up.
+      first_temperature: at its beginning.
+      warmup: duration of this linear warm-up.
+      frozen: duration at the start in which the prototypes stay as they are.
+      centring: what keeps the teacher's targets from becoming all alike: `mean` takes the moving
+        mean off its logits, `sinkhorn` spreads the targets of a batch evenly over the prototypes.
+      centre_momentum: decay per step of the moving mean.
+      ibot: weight of the loss of masked patches; 0: none is masked.
+      masked: lowest and highest share of the patches that are masked in a view.
+      koleo: weight of the entropy estimate that keeps representations apart.
+      keep_heads: whether heads and mask token come from the run that `init` names.
+      run: left out; the run sets it.
+    """
+
+    local: int = 8
+    local_size: int = 96
+    prototypes: int = 65536
+    hidden: int = 2048
+    bottleneck: int = 256
+    separate: bool = False
+    temperature: float = 0.1
+    teacher_temperature: float = 0.07
+    first_temperature: float = 0.04
+    warmup: str = "10 percent"
+    frozen: str = "1 epochs"
+    centring: Literal["mean", "sinkhorn", "none"] = "mean"
+    centre_momentum: float = 0.9
+    ibot: float = 0.0
+    masked: tuple[float, float] = (0.1, 0.5)
+    koleo: float = 0.0
+    keep_heads: bool = False
+    run: InRun = InRun()  # noqa: RUF009 - it is immutable
+
+    METRICS = ("loss", "dino", "ibot", "koleo", "entropy", "information", "std", "collapsed")
+    EVALUATED = ("loss", "entropy", "information", "std", "rankme")
+    SHOWN = ("entropy", "std")
+    AVERAGE = True
+    AXES: ClassVar[Axes] = prototype_head.AXES
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in _LIMITS.items():
+            value, kind = getattr(self, name), type(getattr(Dino, name))
+            if type(value) not in (int, kind) or not low <= value <= high:
+                raise ValueError(f"{name}={value!r}; give {kind.__name__} from {low} to {high}.")
+        if self.centring not in ("mean", "sinkhorn", "none"):
+            raise ValueError(f"centring={self.centring!r}; give 'mean', 'sinkhorn' or 'none'.")
+        if len(self.masked) != 2 or not 0 < self.masked[0] <= self.masked[1] <= 1:
+            raise ValueError(f"masked={self.masked}; give two shares, such as (0.1, 0.5).")
+        for text in (self.warmup, self.frozen):
+            schema.parse_duration("objective", text)
+
+    def model(self, cfg: Any) -> Any:
+        if self.local_size % cfg.stride or self.local_size < 2 * cfg.stride:
+            raise BadInput(
+                f"objective: local_size={self.local_size} is not a multiple of the {cfg.stride} "
+                f"pixels of a patch from {2 * cfg.stride} on; give local_size={4 * cfg.stride}."
+            )
+        return cfg.for_tokens()
+
+    def in_run(self, cfg: Any, in_steps: Callable[[str], int]) -> "Dino":
+        run = InRun(cfg.stride, in_steps(self.warmup), in_steps(self.frozen))
+        return dataclasses.replace(self, run=run)
+
+    def batch(self, height: int, width: int, channels: int) -> dict[str, jax.ShapeDtypeStruct]:
+        return multicrop.fields((height, width), self.local, self.local_size, channels)
+
+    def step_flops(self, cfg: Any, height: int, width: int) -> int:
+        whole, small = (cfg.forward_flops(*s) for s in [(height, width), (self.local_size,) * 2])
+        d, h, b, patches = cfg.width, self.hidden, self.bottleneck, 0
+        head = 2 * (d * h + h * h + h * b + b * self.prototypes)
+        if self.ibot:
+            patches = block_masks.most(self.masked, math.prod(cfg.patch_grid(height, width)))
+        student = 2 * whole + self.local * small + (2 + self.local + patches) * head
+        return 3 * student + 2 * whole + (2 + patches) * head
+
+    def parameters(self, key: jax.Array, output: Any) -> PyTree:
+        sizes = [output.shape[-1], self.hidden, self.hidden, self.bottleneck, self.prototypes]
+        names = ("dino", "ibot") if self.separate and self.ibot else ("dino",)
+        keys = (jax.random.fold_in(key, n) for n in range(len(names)))
+        return {n: prototype_head.head(k, sizes) for n, k in zip(names, keys, strict=True)}
+
+    def inherits(self, path: str) -> bool:
+        return self.keep_heads and path.startswith(("mask_token", f"{PARAMETERS}/"))
+
+    def kept(self, params: PyTree) -> PyTree:
+        centres = ["centre"] + ["patch_centre"] * bool(self.ibot)
+        zeros = {name: jnp.zeros(self.prototypes) for name in centres if self.centring == "mean"}
+        return {"step": jnp.zeros((), jnp.int32), **zeros}
+
+    # ------------------------------------------------------------ a training step
+
+    def draw(self, batch: Batch, key: jax.Array) -> tuple[Batch, None]:
+        if not self.ibot:
+            return batch, None
+        rows, columns = (side // self.run.stride for side in multicrop.size(batch))
+        keys_B = jax.random.split(jax.random.fold_in(key, _MASKING), len(batch["_mask"]))
+        masks = jax.vmap(lambda one: block_masks.draw(one, rows, columns, self.masked))(keys_B)
+        return batch | {"masks": masks}, None
+
+    def relate(
+        self, network: Network, params: PyTree, kept: PyTree, batch: Batch, keys: jax.Array
+    ) -> Batch:
+        """Adds the teacher's targets for Sinkhorn, and KoLeo's gradient by all representations."""
+        if self.centring == "sinkhorn":
+            seen = jax.lax.map(lambda micro: self._seen(network, kept, micro), batch)
+            targets = self._targets(kept, multicrop.joined(seen), multicrop.joined(batch))
+            targets = [q.reshape(x.shape) for q, x in zip(targets, seen[0], strict=True)]
+            batch = batch | {"taught": (seen, targets)}
+        if self.koleo:
+
+            def represent(micro: tuple[Batch, jax.Array]) -> jax.Array:
+                return self._studied(network, params, *micro)[:, :, 0]
+
+            def loss(every_ABTD: jax.Array) -> tuple[jax.Array, jax.Array]:
+                loss_B = spread.koleo(
+                    multicrop.joined(every_ABTD), multicrop.joined(batch["_mask"])
+                )
+                return jnp.sum(loss_B), loss_B
+
+            every_ABTD = jax.lax.map(represent, (batch, keys))
+            gradient_ABTD, loss_B = jax.grad(loss, has_aux=True)(every_ABTD)
+            batch = batch | {"koleo": (gradient_ABTD, loss_B.reshape(every_ABTD.shape[:2]))}
+        return batch
+
+    def sums(
+        self, network: Network, params: PyTree, kept: PyTree, batch: Batch, drawn: None, key: Any
+    ) -> Sums:
+        """Returns sums of the loss and its parts, and of what `measured` and the centres need."""
+        mask_B = batch["_mask"]
+        (logits, features_BTD), targets = batch.get("taught") or self._taught(network, kept, batch)
+        tokens_BTLD = self._studied(network, params, batch, key)
+        x_BVD, frozen = tokens_BTLD[:, :, 0], kept["step"] < self.run.frozen
+        if self.local:
+            size, own = multicrop.size(batch), jax.random.fold_in(key, 1)
+            options = {"train": True, "key": own, "size": size}
+            small = multicrop.tokens(network, params, batch["local"], **options)
+            x_BVD = jnp.concatenate([x_BVD, small[:, :, 0]], axis=1)
+        log_p_BVK = self._log_p(prototype_head.cosines(params, "dino", x_BVD, frozen))
+        parts = {"dino": multicrop.cross_entropy(targets[0], log_p_BVK)}
+        if self.ibot:
+            x_BMD = block_masks.taken(tokens_BTLD, batch["masks"])
+            log_p_BMK = self._log_p(prototype_head.cosines(params, "ibot", x_BMD, frozen))
+            loss_BM = -jnp.sum(targets[1] * log_p_BMK, axis=-1)
+            loss_B = jnp.sum(loss_BM * batch["masks"].weight, axis=1)
+            parts["ibot"] = loss_B / 2  # the mean over both views, of which one is masked
+        if "koleo" in batch:
+            share_B = jnp.sum(tokens_BTLD[:, :, 0] * batch["koleo"][0], axis=(1, 2))
+            parts["koleo"] = batch["koleo"][1] + share_B - jax.lax.stop_gradient(share_B)
+        elif self.koleo:
+            parts["koleo"] = spread.koleo(tokens_BTLD[:, :, 0], mask_B)
+        weights = {"dino": 1.0, "ibot": self.ibot, "koleo": self.koleo}
+        each = parts | {"loss": jnp.asarray(sum(weights[n] * part for n, part in parts.items()))}
+        each |= spread.watched(targets[0], features_BTD)
+        if self.centring == "mean":
+            each["centre"] = jnp.mean(logits[0], axis=1)
+            if self.ibot:
+                masked_BM = batch["masks"].weight > 0
+                each["patch_centre"] = jnp.sum(logits[1] * masked_BM[..., None], axis=1)
+                each["patches"] = jnp.sum(masked_BM, axis=1, dtype=jnp.float32)
+        each["examples"] = jnp.ones(len(mask_B))
+        return {name: multicrop.total(x, mask_B) for name, x in each.items()}
+
+    def after_update(self, kept: PyTree, params: PyTree, sums: Sums, step: jax.Array) -> PyTree:
+        counts, m = {"centre": "examples", "patch_centre": "patches"}, self.centre_momentum
+        moved = {
+            name: m * centre + (1 - m) * sums[name] / jnp.maximum(sums[counts[name]], 1)
+            for name, centre in kept.items() if name != "step"
+        }  # fmt: skip
+        return {"step": kept["step"] + 1, **moved}
+
+    def measured(self, sums: Sums, count: jax.Array) -> Sums:
+        means = {name: x / count for name, x in sums.items()}
+        means |= spread.spread(means, jnp)
+        bad = (means["information"] < spread.UNINFORMED) | (means["std"] < spread.NARROW)
+        means["collapsed"] = bad.astype(jnp.float32)
+        return {name: means[name] for name in self.METRICS if name in means}
+
+    # ------------------------------------------------------------ evaluation
+
+    def eval_sums(self, network: Network, params: PyTree, kept: PyTree, batch: Batch) -> Sums:
+        """Returns sums over the global views, whose targets come from `params` too."""
+        views = multicrop.pair(batch)
+        x_BTD = multicrop.tokens(network, params, views, train=False, key=None)[:, :, 0]
+        logits_BTK = prototype_head.cosines(params, "dino", x_BTD)
+        target_BTK = self._sharp(logits_BTK, kept, "centre")
+        each = {"loss": multicrop.cross_entropy(target_BTK, self._log_p(logits_BTK))}
+        each |= spread.watched(target_BTK, x_BTD)
+        sums = {name: multicrop.total(x, batch["_mask"]) for name, x in each.items()}
+        sums["moments"] = spread.moments(x_BTD, batch["_mask"])
+        return sums | {"examples": jnp.sum(batch["_mask"], dtype=jnp.int32)}
+
+    def total(self, batches: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+        means = metrics.total(batches)
+        apart = spread.spread(means, np) | {"rankme": spread.rankme(means["moments"])}
+        plain = {name: means[name] for name in ("loss", "entropy", "examples")}
+        return plain | {name: float(x) for name, x in apart.items()}
+
+    # ------------------------------------------------------------ teacher and student
+
+    def _taught(
+        self, network: Network, kept: PyTree, batch: Batch
+    ) -> tuple[_Seen, list[jax.Array]]:
+        seen = self._seen(network, kept, batch)
+        return seen, self._targets(kept, seen, batch)
+
+    def _seen(self, network: Network, kept: PyTree, batch: Batch) -> _Seen:
+        teacher, views = kept["average"], multicrop.pair(batch)
+        tokens_BTLD = multicrop.tokens(network, teacher, views, train=False, key=None)
+        logits = [prototype_head.cosines(teacher, "dino", tokens_BTLD[:, :, 0])]
+        if self.ibot:
+            x_BMD = block_masks.taken(tokens_BTLD, batch["masks"])
+            logits.append(prototype_head.cosines(teacher, "ibot", x_BMD))
+        return logits, tokens_BTLD[:, :, 0]
+
+    def _studied(self, network: Network, params: PyTree, batch: Batch, key: Any) -> jax.Array:
+        """Returns the student's tokens of the global views, float32 [B, T, 1 + L, D]."""
+        more = {}
+        if self.ibot:
+            source_BTL = batch["masks"].source
+            more = {"source_BL": source_BTL.reshape(-1, source_BTL.shape[-1])}
+        return multicrop.tokens(network, params, multicrop.pair(batch), train=True, key=key, **more)
+
+    def _targets(self, kept: PyTree, seen: _Seen, batch: Batch) -> list[jax.Array]:
+        """Returns the teacher's targets of views and of masked patches; each row sums to 1."""
+        mask_B1, targets = batch["_mask"][:, None], []
+        for logits_BRK, name in zip(seen[0], ("centre", "patch_centre"), strict=False):
+            if self.centring == "sinkhorn":
+                real_BR = mask_B1 & jnp.ones(logits_BRK.shape[:2], bool)
+                if name == "patch_centre":
+                    real_BR &= batch["masks"].weight > 0
+                targets.append(prototype_head.sinkhorn(logits_BRK / self._heat(kept), real_BR))
+            else:
+                targets.append(self._sharp(logits_BRK, kept, name))
+        return targets
+
+    def _sharp(self, logits_BRK: jax.Array, kept: PyTree, name: str) -> jax.Array:
+        centre_K = kept.get(name, jnp.zeros(self.prototypes))
+        return jax.nn.softmax((logits_BRK - centre_K[None, None]) / self._heat(kept))
+
+    def _heat(self, kept: PyTree) -> jax.Array:
+        done = jnp.minimum(kept["step"] / max(self.run.warmup, 1), 1.0)
+        return self.first_temperature + done * (self.teacher_temperature - self.first_temperature)
+
+    def _log_p(self, logits: jax.Array) -> jax.Array:
+        return jax.nn.log_softmax(logits / self.temperature)

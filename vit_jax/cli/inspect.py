@@ -77,15 +77,15 @@ def as_text(description: dict[str, Any]) -> str:
         [name, str(tuple(t["shape"])), t["dtype"]] for name, t in description["tensors"].items()
     ]
     facts = "\n".join(f"  {key:<18} {value}" for key, value in description["architecture"].items())
-    branch = f"branch of    {description['branch']}\n" if "branch" in description else ""
+    origin = f"branch of    {description['branch']}\n" if "branch" in description else ""
     if "trainable" in description:
-        branch += (
+        origin += (
             f"trainable    {description['trainable']}\n"
             f"trained      {description['trained']:,} parameters\n"
             f"base         {description['base']}\nSHA-256      {description['base_sha256']}\n"
         )
     return (
         f"{console.table(['tensor', 'shape', 'dtype'], rows)}\n\n"
-        f"{branch}format       {description['format']}\nfamily       {description['family']}\n"
+        f"{origin}format       {description['format']}\nfamily       {description['family']}\n"
         f"parameters   {description['parameters']:,}\narchitecture\n{facts}"
     )

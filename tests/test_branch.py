@@ -376,7 +376,7 @@ def test_best_step_of_a_run_is_one_that_it_kept(parent):
     best = branch._parent(f"{parent}@best")
     scores = {step: logged(parent)[step, "val/top1"] for step in (6, 12)}
     assert scores[best.step] == max(scores.values())
-    assert branch._spelled(best) == f"{parent}@{best.step}"
+    assert best.spelled == f"{parent}@{best.step}"
 
 
 # ---------------------------------------------------------------- processes

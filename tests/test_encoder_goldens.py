@@ -99,3 +99,31 @@ def test_unknown_tensors_are_named_with_the_nearest_family(tmp_path):
     said = str(caught.value)
     assert "hf file of a dinov2 model; unknown names: encoder.adapter.weight (" in said
     assert "config.json says dinov2" in said
+
+
+def changed(folder, name, config=None, tensors=None):
+    """Writes a file of the library with another config.json, or with more tensors."""
+    path = written(folder, name)
+    content = json.loads((folder / "config.json").read_text()) | (config or {})
+    (folder / "config.json").write_text(json.dumps(content))
+    arrays = dict(safetensors.numpy.load_file(path)) | (tensors or {})
+    safetensors.numpy.save_file({n: a for n, a in arrays.items() if a is not None}, path)
+    return path
+
+
+def read(*args, **kwargs):
+    return convert.read(changed(*args, **kwargs), shapes_only=True)
+
+
+def refusal(*args, **kwargs):
+    with pytest.raises(BadInput) as caught:
+        read(*args, **kwargs)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["clip", "siglip"])
+def test_numbers_of_both_towers_are_left_out(tmp_path, name):
+    more = {"logit_scale": np.float32(2.6), "text_model.embeddings.position_ids": np.arange(3)}
+    more = {tensor: np.asarray(array) for tensor, array in more.items()}
+    found = read(tmp_path / "both", name, tensors=more)
+    assert found.config == read(tmp_path / "one", name).config

@@ -103,13 +103,14 @@ def read(
     tensors = {name: (tuple(a.shape), str(a.dtype)) for name, a in arrays.items()}
     for name in [n for n in arrays if recognise.IGNORED.fullmatch(n)]:
         del arrays[name]
-    strange = [n for n, a in arrays.items() if a.dtype not in _FLOATS or not a.ndim or not a.size]
-    if strange:
-        raise BadInput(f"{path}: {', '.join(strange[:6])}: not arrays of floats.")
     arrays = _layers(arrays) if path.suffix == ".npz" else arrays
     own_formats = own.weight_formats if own is not None else ()
     content = files.read_json(path.with_name(json_config.NAME)) if _has_json(path) else {}
     form = recognise.format_of(path, arrays, content, own_formats)
+    arrays = {name: array for name, array in arrays.items() if not form.drops(name)}
+    strange = [n for n, a in arrays.items() if a.dtype not in _FLOATS or not a.ndim or not a.size]
+    if strange:
+        raise BadInput(f"{path}: {', '.join(strange[:6])}: not arrays of floats.")
     if form in own_formats:
         flat = _float32(name_table.read(form, arrays, Context(heads)), shapes_only)
         return Weights(flat, form.name, {}, head_classes(flat), None, tensors, {}, own=own)
@@ -247,7 +248,7 @@ def _layers(arrays: Flat) -> Flat:
     """Splits big_vision's scanned blocks, one array for all layers, into one array per layer."""
     block, scanned, flat = "Transformer/encoderblock", {}, {}
     for name, array in arrays.items():
-        if name.startswith(f"{block}/"):
+        if name.startswith(f"{block}/") and array.ndim:
             part = name.removeprefix(block)
             if len(array) > _MOST_LAYERS:
                 raise BadInput(f"{name} has {len(array)} layers; at most {_MOST_LAYERS} are read.")

@@ -277,8 +277,6 @@ def read(form: Format, foreign: Flat, context: Context) -> Flat:
       BadInput: an operation cannot take the shape of its array, or a name occurs twice.
     """
     flat: Flat = {}
-    for name in [n for n in foreign if form.drops(n)]:
-        del foreign[name]
     for name in list(foreign):
         rule_and_values = form.rule_for(name)
         assert rule_and_values is not None, name  # the caller has checked the names

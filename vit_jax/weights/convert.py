@@ -99,18 +99,19 @@ def read(
         them), or lacks a value that the user must give.
     """
     arrays = files.read(path, shapes_only=shapes_only)
-    arrays = _prefixed(arrays) if path.suffix == ".npz" else arrays
+    if path.suffix == ".npz":
+        arrays = _prefixed(arrays)
     tensors = {name: (tuple(a.shape), str(a.dtype)) for name, a in arrays.items()}
     for name in [n for n in arrays if recognise.IGNORED.fullmatch(n)]:
         del arrays[name]
-    arrays = _layers(arrays) if path.suffix == ".npz" else arrays
+    if path.suffix == ".npz":
+        _check_floats(path, arrays)  # before they are split under other names
+        arrays = _layers(arrays)
     own_formats = own.weight_formats if own is not None else ()
     content = files.read_json(path.with_name(json_config.NAME)) if _has_json(path) else {}
     form = recognise.format_of(path, arrays, content, own_formats)
     arrays = {name: array for name, array in arrays.items() if not form.drops(name)}
-    strange = [n for n, a in arrays.items() if a.dtype not in _FLOATS or not a.ndim or not a.size]
-    if strange:
-        raise BadInput(f"{path}: {', '.join(strange[:6])}: not arrays of floats.")
+    _check_floats(path, arrays)
     if form in own_formats:
         flat = _float32(name_table.read(form, arrays, Context(heads)), shapes_only)
         return Weights(flat, form.name, {}, head_classes(flat), None, tensors, {}, own=own)
@@ -229,6 +230,13 @@ def _check_described(
         raise BadInput(f"{path}: pool_include_prefix; our models leave registers out of the pool.")
 
 
+def _check_floats(path: Path, arrays: Flat) -> None:
+    """Raises BadInput for tensors that are not floats, or have no values."""
+    strange = [n for n, a in arrays.items() if a.dtype not in _FLOATS or not a.ndim or not a.size]
+    if strange:
+        raise BadInput(f"{path}: {', '.join(strange[:6])}: not arrays of floats.")
+
+
 _FLOATS = [np.dtype(t) for t in ("float32", "float16", "float64", ml_dtypes.bfloat16)]
 
 
@@ -248,7 +256,7 @@ def _layers(arrays: Flat) -> Flat:
     """Splits big_vision's scanned blocks, one array for all layers, into one array per layer."""
     block, scanned, flat = "Transformer/encoderblock", {}, {}
     for name, array in arrays.items():
-        if name.startswith(f"{block}/") and array.ndim:
+        if name.startswith(f"{block}/"):
             part = name.removeprefix(block)
             if len(array) > _MOST_LAYERS:
                 raise BadInput(f"{name} has {len(array)} layers; at most {_MOST_LAYERS} are read.")

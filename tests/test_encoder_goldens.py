@@ -127,3 +127,64 @@ def test_numbers_of_both_towers_are_left_out(tmp_path, name):
     more = {tensor: np.asarray(array) for tensor, array in more.items()}
     found = read(tmp_path / "both", name, tensors=more)
     assert found.config == read(tmp_path / "one", name).config
+
+
+@pytest.mark.parametrize(
+    "architecture, reason",
+    [
+        ("vit_base_patch16_rpn_224.sw_in1k", "a norm after each branch"),
+        ("eva02_base_patch14_448", "other rotary positions"),
+        ("eva_giant_patch14_224", "separate biases of queries and values"),
+        ("vit_base_patch16_radio_v3", "no norm after the blocks"),
+        ("vit_intern300m_patch14_448", "no norm after the blocks"),
+    ],
+)
+def test_architectures_whose_tensors_do_not_show_what_they_have(tmp_path, architecture, reason):
+    said = refusal(tmp_path, "timm dinov2", {"architecture": architecture})
+    assert f"{architecture.partition('.')[0]} is not read" in said
+    assert reason in said
+
+
+def test_option_that_takes_the_last_norm_away(tmp_path):
+    args = GOLDEN["timm dinov2"]["config"]["model_args"] | {"final_norm": False}
+    said = refusal(tmp_path, "timm dinov2", {"model_args": args})
+    assert "no norm after the blocks" in said
+
+
+@pytest.mark.parametrize("says_size", [True, False])
+def test_position_embeddings_of_registers_are_added_to_these(tmp_path, says_size):
+    plain = convert.read(written(tmp_path / "plain", "timm dinov2"))
+    args = GOLDEN["timm dinov2"]["config"]["model_args"]
+    args = args if says_size else {k: v for k, v in args.items() if k != "img_size"}
+    name = "pos_embed"
+    patches = plain.flat["posemb"][:, 1:]
+    rows = values("rows", (1, 1 + plain.config.registers, patches.shape[-1]))
+    embedding = np.concatenate([rows, patches], axis=1)
+    path = changed(tmp_path / "rows", "timm dinov2", {"model_args": args}, {name: embedding})
+    found = convert.read(path)
+    assert found.config == plain.config
+    np.testing.assert_array_equal(found.flat["posemb"], embedding[:, [0, *range(5, 21)]])
+    want = plain.flat["registers"] + rows[:, 1:]
+    np.testing.assert_array_equal(found.flat["registers"], want)
+
+
+def test_image_size_of_another_model_is_said_once(tmp_path):
+    args = GOLDEN["timm clip"]["config"]["model_args"] | {"img_size": 32}
+    said = refusal(tmp_path, "timm clip", {"model_args": args})
+    assert said.startswith("the weights are for 16 patches")
+    assert not said.endswith("..")
+
+
+def test_model_types_that_are_not_read(tmp_path):
+    said = refusal(tmp_path / "a", "siglip", {"model_type": "siglip2_vision_model"})
+    assert "NaFlex" in said
+    assert "the nearest by its tensors is siglip" in said
+    said = refusal(tmp_path / "b", "clip", {"model_type": "metaclip_2"})
+    assert "not a family that is read; the nearest" in said
+
+
+def test_pooler_of_deit_is_left_out(tmp_path):
+    more = {f"deit.pooler.dense.{name}": values(name, (16, 16)) for name in ("weight", "bias")}
+    heads = {name: None for name in GOLDEN["deit"]["tensors"] if "classifier" in name}
+    found = read(tmp_path, "deit", tensors=more | heads)
+    assert (found.config.representation, found.classes) == (0, 0)

@@ -118,14 +118,11 @@ def read(
     described, images = _beside(path, form, content)
     size, described_heads = described.pop("image_size", None), described.pop("heads", 0)
     names, sigmoid = described.pop("names", ()), described.pop("sigmoid", False)
-    kind, pool = content.get("model_type", ""), described.pop("pool", "")
-    if kind and form.kinds and kind not in form.kinds:
-        raise BadInput(
-            f"{path}: its tensors are those of {' or '.join(form.kinds)}, its {json_config.NAME} "
-            f"says model_type={kind}; put the right one beside it, or none."
-        )
+    pool = described.pop("pool", "")
+    recognise.check_kind(path, form, str(content.get("model_type", "")))
     context = recognise.context(form, arrays, described_heads or heads, size)
     flat = _float32(name_table.read(form, arrays, context), shapes_only)
+    flat = form.after_read(flat, context.patches)
     settings, size = architecture.settings_of(form.family, flat, size)
     constants = {key: described.get(key, value) for key, value in form.constants.items()}
     if "stages" not in settings:

@@ -98,14 +98,13 @@ DEIT = Format(
     (
         *_bert("deit", _SCALES, _LAYERNORMS, _DENSE),
         rule("deit.embeddings.distillation_token", "dist"),
-        *dense("deit.pooler.dense", "pre_logits"),
         *dense("cls_classifier", "head"),
         *dense("distillation_classifier", "dist_head"),
     ),
     {"gelu": "erf", "ln_epsilon": 1e-12, "distillation": True},
     aliases=(*_in_memory("deit"), *_VIT_SPELLINGS),
     kinds=("deit",),
-    unused=_PRETRAINING,
+    unused=(*_PRETRAINING, r"deit\.pooler\..*"),
     resize="bicubic",
     beside=beside.hf_deit,
 )

@@ -6,6 +6,7 @@
 `make_encoder_goldens.py` wrote their outputs, with the versions of both libraries.
 """
 
+import dataclasses
 import json
 import re
 
@@ -16,8 +17,9 @@ import safetensors.numpy
 from make_encoder_goldens import FILE, TIMM, TRANSFORMERS, values
 
 import vit_jax
+from vit_jax import tree
 from vit_jax.errors import BadInput
-from vit_jax.weights import convert
+from vit_jax.weights import convert, files
 
 GOLDEN = json.loads(FILE.read_text())["models"]
 SIDE = 16
@@ -73,6 +75,56 @@ def test_what_is_written_has_the_same_tensors(tmp_path, name):
         np.testing.assert_array_equal(array, theirs[tensor], err_msg=tensor)
     config = GOLDEN[name]["config"]
     assert beside["config.json"].get("model_type") == config.get("model_type")
+
+
+@pytest.mark.parametrize(
+    "name, changes",
+    [
+        *((name, {}) for name in GOLDEN if name not in ("beit", "timm deit3")),
+        *((name, {"rope_base": 50.0}) for name in GOLDEN if "dinov3" in name),
+        ("dinov3 plus", {"gate": "gelu", "gelu": "tanh"}),
+    ],
+)
+def test_what_is_written_is_read_as_the_same_configuration(tmp_path, name, changes):
+    found = convert.read(written(tmp_path / "theirs", name))
+    cfg = dataclasses.replace(found.config, **changes)
+    params = tree.nested(dict(found.flat))
+    path = tmp_path / "ours" / "model.safetensors"
+    form = "timm" if name.startswith("timm") else "hf"
+    files.write(path, *convert.expressed(form, cfg, params))
+    assert convert.read(path, shapes_only=True).config == cfg
+
+
+@pytest.mark.parametrize(
+    "name, acts, gate",
+    [
+        ("dinov3 plus", "gelu", ("gelu", "erf")),
+        ("dinov3 plus", "gelu_new", ("gelu", "tanh")),
+        ("dinov3 plus", "silu", ("silu", "tanh")),
+        ("dinov2 giant", "gelu", ("silu", "tanh")),  # has SwiGLU whatever it says
+        ("dinov3", "gelu_new", ("none", "tanh")),
+    ],
+)
+def test_activation_of_a_gate(tmp_path, name, acts, gate):
+    found = read(tmp_path, name, {"hidden_act": acts}).config
+    assert (found.gate, found.gelu) == gate
+
+
+@pytest.mark.parametrize("name", ["deit", "dinov3", "clip"])
+def test_silu_without_a_gate(tmp_path, name):
+    assert "hidden_act=silu" in refusal(tmp_path, name, {"hidden_act": "silu"})
+
+
+def test_other_activation_of_a_gate(tmp_path):
+    assert "hidden_act" in refusal(tmp_path, "dinov3 plus", {"hidden_act": "relu"})
+
+
+def test_siglip_without_its_head(tmp_path):
+    without = {name: None for name in GOLDEN["siglip"]["tensors"] if ".head." in name or
+               name.startswith("head.")}  # fmt: skip
+    said = refusal(tmp_path, "siglip", tensors=without)
+    assert "siglip or siglip_vision_model models are read with pool=map" in said
+    assert "config.json" not in said
 
 
 def test_bias_of_offsets_stays_a_run(tmp_path):

@@ -127,8 +127,9 @@ def read(
     constants = {key: described.get(key, value) for key, value in form.constants.items()}
     if "stages" not in settings:
         constants = {k: v for k, v in constants.items() if k[:3] not in ("gn_", "ws_")}
+    silu = described.pop("silu", False)
     if form.family == "vit":
-        pool = pool or constants.get("pool", settings["pool"])
+        settings |= _gelu_gate(path, form, settings, silu, described.get("gelu", ""))
         settings = _settled_vit(path, form, settings, constants, pool, "cls" in flat)
     else:
         settings = constants | settings
@@ -142,6 +143,30 @@ def read(
 
 def _has_json(path: Path) -> bool:
     return path.suffix == ".safetensors"
+
+
+def _gelu_gate(
+    path: Path, form: Format, settings: dict[str, Any], silu: bool, gelu: str
+) -> dict[str, Any]:
+    """Returns the settings of a gate with GELU; {} for other gates and without one.
+
+    Args:
+      path: for messages.
+      form: the format.
+      settings: what the tensors tell.
+      silu: whether config.json says that the activation is SiLU.
+      gelu: the form of GELU that config.json names, if any.
+
+    Raises:
+      BadInput: the activation is SiLU, and there is no gate.
+    """
+    gated = settings.get("gate", "none") != "none"
+    if silu and not gated:
+        raise BadInput(
+            f"{path}: its {json_config.NAME} says hidden_act=silu, and its MLPs have no gate; our "
+            "MLPs without a gate have GELU, so this model is not read."
+        )
+    return {"gate": "gelu", "gelu": gelu} if gated and form.tells_gate and gelu and not silu else {}
 
 
 def _settled_vit(
@@ -159,18 +184,24 @@ def _settled_vit(
       form: the format.
       settings: what the tensors tell.
       constants: what the format means, and what config.json says about it.
-      pool: the pool that config.json or the format names.
+      pool: the pool that config.json names; "" if it names none.
       has_class: whether there is a class token.
 
     Raises:
       BadInput: the position embedding is missing, or config.json names a pool that the tensors do
         not allow.
     """
+    told = bool(pool)
+    pool = pool or constants.get("pool", settings["pool"])
     possible = ("token", "gap", "token+gap") if has_class else ("gap",)
     if pool != settings["pool"] and not (settings["pool"] != "map" and pool in possible):
+        have = f"{path}: its weights have pool={settings['pool']}"
+        if not told:
+            raise BadInput(
+                f"{have}; {' or '.join(form.kinds) or form.name} models are read with pool={pool}."
+            )
         raise BadInput(
-            f"{path}: its weights have pool={settings['pool']}, its {json_config.NAME} says "
-            f"{pool}; put the right one beside it, or none."
+            f"{have}, its {json_config.NAME} says {pool}; put the right one beside it, or none."
         )
     if settings["posemb"] == "none" and constants.get("rope", "none") == "none":
         if form.name != "big_vision":

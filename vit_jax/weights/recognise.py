@@ -126,7 +126,8 @@ def _not_known(
     """Returns what was recognised, which tensors stand in the way, and the nearest family."""
     told = content.get("architecture") or content.get("model_type")
     known = len(arrays) - len(missed)
-    nearest = f"{best.name} file of a {' or '.join(best.kinds) or best.family} model"
+    family = " or ".join(best.kinds) or best.family
+    nearest = f"{best.name} file of {'an' if family[0] in 'aeiou' else 'a'} {family} model"
     kind = nearest if known else "model"
     parts = dict.fromkeys(
         words for pattern, words in _PARTS for name in missed if re.fullmatch(pattern, name)

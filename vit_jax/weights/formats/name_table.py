@@ -187,6 +187,7 @@ class Format:
       constants: constants of the models in this format, as fields of `variants.Settings`.
       aliases: (pattern, replacement) of spellings that are read but never written.
       before_write: change to our weights that the format needs.
+      tells_gate: whether hidden_act of a config.json is that of the gate, where there is one.
       after_read: change that weights under our names need: (weights, patches or 0) -> weights.
       writes: predicate of the weights whose kind of model this table can write.
       kinds: values of `model_type` in a config.json that go with these names.
@@ -207,6 +208,7 @@ class Format:
     constants: Mapping[str, Any]
     aliases: tuple[tuple[str, str], ...] = ()
     before_write: Callable[[Flat], Flat] = lambda flat: flat
+    tells_gate: bool = False
     after_read: Callable[[Flat, int], Flat] = lambda flat, patches: flat
     writes: Callable[[Flat], bool] = lambda flat: True
     kinds: tuple[str, ...] = ()

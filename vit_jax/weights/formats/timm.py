@@ -214,7 +214,7 @@ TIMM_DINOV3 = tuple(
             *dense("head", "head"),
         ),
         _ERF | json_config.DINOV3 | {"ln_epsilon": 1e-5, "gate": gate},
-        takes=frozenset({"registers", "biases", "class_token", "pool"}),
+        takes=frozenset({"registers", "biases", "class_token", "pool", "rope_base"}),
         head_dim=64,
         beside=beside.timm_dinov3,
     )

@@ -171,7 +171,8 @@ DINOV3 = Format(
     json_config.DINOV3 | {"gelu": "erf", "ln_epsilon": 1e-5},
     aliases=((r"^model\.(layer\.)", r"\1"),),
     kinds=("dinov3_vit",),
-    takes=frozenset({"gate", "registers", "biases"}),
+    takes=frozenset({"gate", "registers", "biases", "rope_base"}),
+    tells_gate=True,
     unused=_PRETRAINING,
     resize="bicubic",
     beside=beside.hf_dinov3,
@@ -254,6 +255,7 @@ AIMV2 = Format(
      "biases": "none", "pool": "gap"},
     aliases=((r"^vision_model\.", ""),),
     kinds=("aimv2_vision_model",),
+    tells_gate=True,
     beside=beside.hf_aimv2,
 )  # fmt: skip
 

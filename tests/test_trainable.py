@@ -26,6 +26,7 @@ from vit_jax.config import load as config_lib
 from vit_jax.config import trainable
 from vit_jax.errors import BadInput
 from vit_jax.models import added, layers, partial, variants
+from vit_jax.preflight.plan import estimate
 from vit_jax.weights import base as base_lib
 
 LORA = "lora(rank=4, alpha=8, on=qkv+out+mlp)"
@@ -321,13 +322,34 @@ def test_a_step_on_meshes_and_with_micro_batches_is_the_same(text):
 
 @pytest.mark.integration
 def test_no_gradient_of_a_kernel_is_computed():
-    def flops(text):
-        more = ["--config.model.scan=false", "--config.model.width=64", "--config.model.mlp=256"]
-        one = made(f"--config.trainable={text}", *more)
-        return one.lower_step().compile().cost_analysis()["flops"]
+    def of(text, scan):
+        more = [f"--config.model.scan={scan}", "--config.model.width=64", "--config.model.mlp=256"]
+        one = made(f"--config.trainable={text}", *more, "--config.model.depth=6")
+        assert one.model.cfg.unrolled == scan  # a loop's operations would count once
+        step = one.lower_step().compile()
+        return step.cost_analysis()["flops"], estimate.saved_bytes(one)
 
-    every = flops("all")
-    assert flops("lora(rank=1)") < 0.78 * every  # 2/3, and the attention, which has no kernels
+    every, kept = of("all", False)
+    assert of("lora(rank=1)", False)[0] < 0.78 * every  # 2/3, and the attention without kernels
+    for scan in (False, True):
+        flops, kept_of_last = of("last(1)", scan)
+        assert flops < 0.5 * every  # 1/3 + 2/3 * 1/6
+        assert kept_of_last < 0.25 * kept
+
+
+def test_both_heads_of_a_distilled_model_are_trained():
+    distilled = "--config.model.distillation=true", "--config.model.pool=token"
+    one = made("--config.trainable=bitfit", *distilled)
+    heads = {path for path in leaves(one.abstract.params) if "head/" in path}
+    assert heads == {"head/kernel", "head/bias", "dist_head/kernel", "dist_head/bias"}
+
+
+@pytest.mark.parametrize("key", ["lr_mults", "decay.multipliers"])
+def test_patterns_of_what_is_not_trained_are_refused(key):
+    pairs = "(('blocks/.*/mlp/up/kernel',10.0),)"
+    with pytest.raises(BadInput, match=rf"{key}: 'blocks/.* matches no parameter that trainable="):
+        made("--config.trainable=lora", f"--config.optimizer.{key}={pairs}")
+    made("--config.trainable=lora", f"--config.optimizer.{key}=(('head/kernel',10.0),)")
 
 
 @pytest.mark.integration
@@ -451,20 +473,51 @@ def test_adapters_belong_to_a_run_and_to_no_format(tuned, tmp_path, capsys):
     assert main.main(["export", str(folder), *words]) == 0
 
 
+@pytest.mark.integration
+def test_no_run_begins_with_adapters(tuned, tmp_path, capsys):
+    folder, short = tmp_path / "adapters", "--config.length=2 steps"
+    assert run(folder, *given(tuned, "adapters(width=4)"), short) == 0
+    words = [*given(tuned, "head"), f"--config.init={folder}", short]
+    assert run(tmp_path / "other", *words) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "adapters, which no other run can begin with; give the weights" in said
+    assert f"{tuned / 'base'}@12" in said
+
+
+@pytest.mark.integration
+def test_a_branch_names_the_place_where_its_base_is(tuned, tmp_path):
+    """The base was moved into the folder of the parent, which is not the branch's."""
+    shutil.copytree(tuned / "base", tmp_path / "base")
+    short = "--config.length=2 steps", f"--config.init={tmp_path / 'base'}"
+    assert run(tmp_path / "parent", *given(tuned), *short) == 0
+    shutil.move(tmp_path / "base", tmp_path / "parent" / "base")
+    words = [word for word in given(tuned) if not word.startswith("--config.init=")]
+    branch = f"--branch={tmp_path / 'parent'}", "--config.length=4 steps"
+    assert run(tmp_path / "branch", *words, *branch) == 0
+    assert main.main(["inspect", str(tmp_path / "branch")]) == 0
+
+
+def test_the_name_of_a_run_is_good_in_any_folder(digits_run, monkeypatch):
+    monkeypatch.chdir(digits_run.parent)
+    origin = base_lib.reference(digits_run.name)
+    monkeypatch.chdir("/")
+    assert base_lib.found(origin, digits_run) == origin
+
+
 def test_a_base_that_moved_or_changed_is_one_message(tmp_path):
     file, workdir = tmp_path / "weights.npz", tmp_path / "run"
     file.write_bytes(b"weights")
     workdir.mkdir()
     origin = base_lib.reference(str(file))
     assert origin.sha256 == hashlib.sha256(b"weights").hexdigest()
-    assert base_lib.found(origin, workdir) == str(file)
+    assert base_lib.found(origin, workdir) == origin
     file.rename(tmp_path / "moved.npz")
     with pytest.raises(BadInput, match=f"with SHA-256 {origin.sha256}.*Put them back, or into"):
         base_lib.found(origin, workdir)
     shutil.copy(tmp_path / "moved.npz", workdir / "weights.npz")
-    assert base_lib.found(origin, workdir) == str(workdir / "weights.npz")
+    assert base_lib.found(origin, workdir).weights == str(workdir / "weights.npz")
     file.write_bytes(b"other weights")
-    assert base_lib.found(origin, workdir) == str(workdir / "weights.npz")
+    assert base_lib.found(origin, workdir).weights == str(workdir / "weights.npz")
     (workdir / "weights.npz").unlink()
     with pytest.raises(BadInput, match=r"weights.npz has changed"):
         base_lib.found(origin, workdir)

@@ -60,11 +60,7 @@ def choose(
     """
     reasons = []
     if "unrolled" in cfg.FORMS:
-        if frozen_below:
-            cfg = dataclasses.replace(cfg, unrolled=True)  # type: ignore[call-arg]
-            reason = "layers unrolled (only the last ones are trained)"
-        else:
-            cfg, reason = _layers(cfg, wanted.remat, rules, platform, flops)
+        cfg, reason = _layers(cfg, wanted.remat, rules, platform, flops, frozen_below)
         reasons.append(reason)
     if "attention" in cfg.FORMS:
         tokens = math.prod(variants.grid(cfg, *size))
@@ -79,10 +75,14 @@ def choose(
     return Execution(cfg, "; ".join(reasons) or "the model has one form")
 
 
-def _layers(cfg: Any, remat: str, rules: Rules, platform: str, flops: float) -> tuple[Any, str]:
+def _layers(
+    cfg: Any, remat: str, rules: Rules, platform: str, flops: float, frozen_below: bool
+) -> tuple[Any, str]:
     """Chooses between a scan over layers and unrolled layers."""
     if not cfg.scan:
         return cfg, "layers unrolled (model.scan=false)"
+    if frozen_below:
+        return dataclasses.replace(cfg, unrolled=True), "layers unrolled (only the last learn)"
     why = ""
     if platform not in _UNROLLED_ABOVE:
         why = f"a {platform.upper()} has no figures"

@@ -75,9 +75,7 @@ def creation(
     return functools.partial(state.create, init_params, tx, **options)
 
 
-def axes(
-    params: Any, meaning: sharding.Axes, chosen: "partial.Selection | None"
-) -> sharding.Axes:
+def axes(params: Any, meaning: sharding.Axes, chosen: "partial.Selection | None") -> sharding.Axes:
     """Returns the logical axes of every parameter: path -> axes."""
     if chosen is None:
         return sharding.param_axes(params, meaning)
@@ -97,9 +95,7 @@ def abstract_state(
     shapes = jax.eval_shape(create, key)
     base = shapes.base and params_of(shapes.base, axes, rules)
     shapes = dataclasses.replace(shapes, base=None)
-    return dataclasses.replace(
-        _with_places(shapes, sharding.place(shapes, axes, rules)), base=base
-    )
+    return dataclasses.replace(_with_places(shapes, sharding.place(shapes, axes, rules)), base=base)
 
 
 def params_of(params: Any, axes: sharding.Axes, rules: sharding.Rules) -> Any:

@@ -211,7 +211,7 @@ class Program:
         return dataclasses.replace(restored, base=placed)
 
     def whole(self, params: Any, base: Any) -> Any:
-        """Returns what the model is applied with: trained parameters (or their average) and base."""
+        """Returns what the model is applied with: what is trained (or its average), and base."""
         return params if self.selection is None else jax.jit(self.selection.whole)(params, base)
 
     def changed(self, settings: Mapping[str, Any]) -> "Program":

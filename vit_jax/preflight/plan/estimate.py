@@ -56,7 +56,10 @@ def saved_bytes(program: Program) -> int:
     They are the residuals that differentiation records under the model's remat policy. Activations
     that tensor parallelism splits over devices count in full.
     """
-    config, objective = program.config, program.objective
+    config, objective, chosen = program.config, program.objective, program.selection
+    if chosen is not None and chosen.what.name == "last" and config.model.scan:
+        # Differentiation of stacked layers records all of them; a compiler then drops the frozen.
+        return saved_bytes(program.changed({"model.scan": False}))
     examples = config.batch_size // config.accumulation // program.rules.batch_parts
     bare = variants.make(program.model.cfg.in_form(unrolled=False))  # else copies would count
     called = network(bare, program.images)

@@ -18,6 +18,8 @@ from make_encoder_goldens import FILE, TIMM, TRANSFORMERS, values
 
 import vit_jax
 from vit_jax import tree
+from vit_jax.build import defaults
+from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput
 from vit_jax.weights import convert, files
 
@@ -125,6 +127,29 @@ def test_siglip_without_its_head(tmp_path):
     said = refusal(tmp_path, "siglip", tensors=without)
     assert "siglip or siglip_vision_model models are read with pool=map" in said
     assert "config.json" not in said
+
+
+def test_assumptions_about_a_timm_file_alone_are_said_once(tmp_path, caplog):
+    path = changed(tmp_path, "timm siglip")
+    (tmp_path / "config.json").unlink()
+    for _ in range(2):
+        convert.read(path, heads=2, shapes_only=True)
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "pool=map, gelu=erf, ln_epsilon=1e-06" in record.message
+
+
+@pytest.mark.parametrize(
+    "mean, words", [("", ["data.mean=(0.5, 0.5, 0.5)", "mean (0.48145466"]), ("0.4,0.4,0.4", [])]
+)
+def test_weights_that_do_not_say_their_normalisation(tmp_path, caplog, root, mean, words):
+    path = written(tmp_path, "clip")
+    given = [f"--config.init={path}", "--config.data.source=digits"]
+    given += [f"--config.data.mean={mean}"] if mean else []
+    defaults.settle(config_lib.load(str(root / "configs" / "finetune.py"), given))
+    said = [record.message for record in caplog.records if "normalised" in record.message]
+    assert len(said) == bool(words)
+    assert all(word in said[0] for word in words)
 
 
 def test_bias_of_offsets_stays_a_run(tmp_path):

@@ -8,6 +8,8 @@ from the user; they are never guessed. Start from `read` and `write`.
 """
 
 import dataclasses
+import functools
+import logging
 import re
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from vit_jax.weights.formats import json_config, name_table
 from vit_jax.weights.formats.name_table import Context, Flat, Format
 from vit_jax.weights.recognise import FORMATS, NAMES, SUFFIX
 
+log = logging.getLogger("vit_jax")
 ORIGINAL = json_config.Images()
 
 
@@ -48,6 +51,7 @@ class Weights:
       patch: the patch side to use the model with; 0: that of the weights.
       channels: channels of the images that the weights were made for.
       resize: how readers of the format resize position embeddings; see `posemb.resize`.
+      kind: `model_type` of transformers; "" for other formats.
       trained: for a run that trained a part of the model: what, how much, and its base.
     """
 
@@ -65,6 +69,7 @@ class Weights:
     patch: int = 0
     channels: int = 3
     resize: posemb.Resize = "aligned"
+    kind: str = ""
     trained: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
@@ -119,7 +124,8 @@ def read(
     size, described_heads = described.pop("image_size", None), described.pop("heads", 0)
     names, sigmoid = described.pop("names", ()), described.pop("sigmoid", False)
     pool = described.pop("pool", "")
-    recognise.check_kind(path, form, str(content.get("model_type", "")))
+    kind = str(content.get("model_type", "") or "".join(form.kinds[:1]))
+    recognise.check_kind(path, form, kind)
     context = recognise.context(form, arrays, described_heads or heads, size)
     flat = _float32(name_table.read(form, arrays, context), shapes_only)
     flat = form.after_read(flat, context.patches)
@@ -134,10 +140,12 @@ def read(
     else:
         settings = constants | settings
     _check_described(path, form, settings, described)
+    if form.name == "timm" and not content:
+        _warn_of_assumptions(path, settings)
     classes, channels = settings.pop("classes"), architecture.channels(flat)
     return Weights(
         flat, form.name, settings, classes, size, tensors, images, names, sigmoid,
-        channels=channels, resize=form.resize,
+        channels=channels, resize=form.resize, kind=kind,
     )  # fmt: skip
 
 
@@ -240,6 +248,21 @@ def _beside(
     else:
         images = files.read_json(path.with_name(json_config.PREPROCESSOR))
     return json_config.read(form.name, model), images
+
+
+@functools.cache
+def _warn_once(message: str) -> None:
+    log.warning(message)
+
+
+def _warn_of_assumptions(path: Path, settings: dict[str, Any]) -> None:
+    """Logs what is assumed about a file of timm that no config.json describes."""
+    keys = [key for key in ("pool", "gelu", "ln_epsilon", "gn_epsilon", "rope") if key in settings]
+    assumed = ", ".join(f"{key}={settings[key]}" for key in keys)
+    _warn_once(
+        f"{path} has no {json_config.NAME} beside it: {assumed} are assumed; results are wrong "
+        "where the model has others."
+    )
 
 
 def _check_described(

@@ -364,7 +364,7 @@ def test_resolved_name_of_a_step_is_read_back_whatever_else_exists(tmp_path):
 
     for name in ("a", "a@8"):
         (tmp_path / name / "checkpoints").mkdir(parents=True)
-        text = branch._spelled(loading.Run(tmp_path / name, 8))
+        text = loading.Run(tmp_path / name, 8).spelled
         folder, which = loading.split_run(text)
         assert (Path(folder), which) == (tmp_path / name, "8")
         assert branch._is_same(f"{tmp_path / name}", text)
@@ -376,7 +376,7 @@ def test_best_step_of_a_run_is_one_that_it_kept(parent):
     best = branch._parent(f"{parent}@best")
     scores = {step: logged(parent)[step, "val/top1"] for step in (6, 12)}
     assert scores[best.step] == max(scores.values())
-    assert branch._spelled(best) == f"{parent}@{best.step}"
+    assert best.spelled == f"{parent}@{best.step}"
 
 
 # ---------------------------------------------------------------- processes

@@ -6,6 +6,7 @@
 `make_encoder_goldens.py` wrote their outputs, with the versions of both libraries.
 """
 
+import dataclasses
 import json
 import re
 
@@ -16,8 +17,11 @@ import safetensors.numpy
 from make_encoder_goldens import FILE, TIMM, TRANSFORMERS, values
 
 import vit_jax
+from vit_jax import tree
+from vit_jax.build import defaults
+from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput
-from vit_jax.weights import convert
+from vit_jax.weights import convert, files
 
 GOLDEN = json.loads(FILE.read_text())["models"]
 SIDE = 16
@@ -75,6 +79,79 @@ def test_what_is_written_has_the_same_tensors(tmp_path, name):
     assert beside["config.json"].get("model_type") == config.get("model_type")
 
 
+@pytest.mark.parametrize(
+    "name, changes",
+    [
+        *((name, {}) for name in GOLDEN if name not in ("beit", "timm deit3")),
+        *((name, {"rope_base": 50.0}) for name in GOLDEN if "dinov3" in name),
+        ("dinov3 plus", {"gate": "gelu", "gelu": "tanh"}),
+    ],
+)
+def test_what_is_written_is_read_as_the_same_configuration(tmp_path, name, changes):
+    found = convert.read(written(tmp_path / "theirs", name))
+    cfg = dataclasses.replace(found.config, **changes)
+    params = tree.nested(dict(found.flat))
+    path = tmp_path / "ours" / "model.safetensors"
+    form = "timm" if name.startswith("timm") else "hf"
+    files.write(path, *convert.expressed(form, cfg, params))
+    assert convert.read(path, shapes_only=True).config == cfg
+
+
+@pytest.mark.parametrize(
+    "name, acts, gate",
+    [
+        ("dinov3 plus", "gelu", ("gelu", "erf")),
+        ("dinov3 plus", "gelu_new", ("gelu", "tanh")),
+        ("dinov3 plus", "silu", ("silu", "tanh")),
+        ("dinov2 giant", "gelu", ("silu", "tanh")),  # has SwiGLU whatever it says
+        ("dinov3", "gelu_new", ("none", "tanh")),
+    ],
+)
+def test_activation_of_a_gate(tmp_path, name, acts, gate):
+    found = read(tmp_path, name, {"hidden_act": acts}).config
+    assert (found.gate, found.gelu) == gate
+
+
+@pytest.mark.parametrize("name", ["deit", "dinov3", "clip"])
+def test_silu_without_a_gate(tmp_path, name):
+    assert "hidden_act=silu" in refusal(tmp_path, name, {"hidden_act": "silu"})
+
+
+def test_other_activation_of_a_gate(tmp_path):
+    assert "hidden_act" in refusal(tmp_path, "dinov3 plus", {"hidden_act": "relu"})
+
+
+def test_siglip_without_its_head(tmp_path):
+    without = {name: None for name in GOLDEN["siglip"]["tensors"] if ".head." in name or
+               name.startswith("head.")}  # fmt: skip
+    said = refusal(tmp_path, "siglip", tensors=without)
+    assert "siglip or siglip_vision_model models are read with pool=map" in said
+    assert "config.json" not in said
+
+
+def test_assumptions_about_a_timm_file_alone_are_said_once(tmp_path, caplog):
+    path = changed(tmp_path, "timm siglip")
+    (tmp_path / "config.json").unlink()
+    for _ in range(2):
+        convert.read(path, heads=2, shapes_only=True)
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "pool=map, gelu=erf, ln_epsilon=1e-06" in record.message
+
+
+@pytest.mark.parametrize(
+    "mean, words", [("", ["data.mean=(0.5, 0.5, 0.5)", "mean (0.48145466"]), ("0.4,0.4,0.4", [])]
+)
+def test_weights_that_do_not_say_their_normalisation(tmp_path, caplog, root, mean, words):
+    path = written(tmp_path, "clip")
+    given = [f"--config.init={path}", "--config.data.source=digits"]
+    given += [f"--config.data.mean={mean}"] if mean else []
+    defaults.settle(config_lib.load(str(root / "configs" / "finetune.py"), given))
+    said = [record.message for record in caplog.records if "normalised" in record.message]
+    assert len(said) == bool(words)
+    assert all(word in said[0] for word in words)
+
+
 def test_bias_of_offsets_stays_a_run(tmp_path):
     model, params, _ = vit_jax.load(written(tmp_path, "beit"), image_size=SIDE)
     with pytest.raises(BadInput, match="hf format has no"):
@@ -99,3 +176,92 @@ def test_unknown_tensors_are_named_with_the_nearest_family(tmp_path):
     said = str(caught.value)
     assert "hf file of a dinov2 model; unknown names: encoder.adapter.weight (" in said
     assert "config.json says dinov2" in said
+
+
+def changed(folder, name, config=None, tensors=None):
+    """Writes a file of the library with another config.json, or with more tensors."""
+    path = written(folder, name)
+    content = json.loads((folder / "config.json").read_text()) | (config or {})
+    (folder / "config.json").write_text(json.dumps(content))
+    arrays = dict(safetensors.numpy.load_file(path)) | (tensors or {})
+    safetensors.numpy.save_file({n: a for n, a in arrays.items() if a is not None}, path)
+    return path
+
+
+def read(*args, **kwargs):
+    return convert.read(changed(*args, **kwargs), shapes_only=True)
+
+
+def refusal(*args, **kwargs):
+    with pytest.raises(BadInput) as caught:
+        read(*args, **kwargs)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["clip", "siglip"])
+def test_numbers_of_both_towers_are_left_out(tmp_path, name):
+    more = {"logit_scale": np.float32(2.6), "text_model.embeddings.position_ids": np.arange(3)}
+    more = {tensor: np.asarray(array) for tensor, array in more.items()}
+    found = read(tmp_path / "both", name, tensors=more)
+    assert found.config == read(tmp_path / "one", name).config
+
+
+@pytest.mark.parametrize(
+    "architecture, reason",
+    [
+        ("vit_base_patch16_rpn_224.sw_in1k", "a norm after each branch"),
+        ("eva02_base_patch14_448", "other rotary positions"),
+        ("eva_giant_patch14_224", "separate biases of queries and values"),
+        ("vit_base_patch16_radio_v3", "no norm after the blocks"),
+        ("vit_intern300m_patch14_448", "no norm after the blocks"),
+    ],
+)
+def test_architectures_whose_tensors_do_not_show_what_they_have(tmp_path, architecture, reason):
+    said = refusal(tmp_path, "timm dinov2", {"architecture": architecture})
+    assert f"{architecture.partition('.')[0]} is not read" in said
+    assert reason in said
+
+
+def test_option_that_takes_the_last_norm_away(tmp_path):
+    args = GOLDEN["timm dinov2"]["config"]["model_args"] | {"final_norm": False}
+    said = refusal(tmp_path, "timm dinov2", {"model_args": args})
+    assert "no norm after the blocks" in said
+
+
+@pytest.mark.parametrize("says_size", [True, False])
+def test_position_embeddings_of_registers_are_added_to_these(tmp_path, says_size):
+    plain = convert.read(written(tmp_path / "plain", "timm dinov2"))
+    args = GOLDEN["timm dinov2"]["config"]["model_args"]
+    args = args if says_size else {k: v for k, v in args.items() if k != "img_size"}
+    name = "pos_embed"
+    patches = plain.flat["posemb"][:, 1:]
+    rows = values("rows", (1, 1 + plain.config.registers, patches.shape[-1]))
+    embedding = np.concatenate([rows, patches], axis=1)
+    path = changed(tmp_path / "rows", "timm dinov2", {"model_args": args}, {name: embedding})
+    found = convert.read(path)
+    assert found.config == plain.config
+    np.testing.assert_array_equal(found.flat["posemb"], embedding[:, [0, *range(5, 21)]])
+    want = plain.flat["registers"] + rows[:, 1:]
+    np.testing.assert_array_equal(found.flat["registers"], want)
+
+
+def test_image_size_of_another_model_is_said_once(tmp_path):
+    args = GOLDEN["timm clip"]["config"]["model_args"] | {"img_size": 32}
+    said = refusal(tmp_path, "timm clip", {"model_args": args})
+    assert said.startswith("the weights are for 16 patches")
+    assert not said.endswith("..")
+
+
+def test_model_types_that_are_not_read(tmp_path):
+    said = refusal(tmp_path / "a", "siglip", {"model_type": "siglip2_vision_model"})
+    assert "NaFlex" in said
+    assert "the nearest by its tensors is siglip" in said
+    said = refusal(tmp_path / "b", "clip", {"model_type": "metaclip_2"})
+    assert "not a family that is read; the nearest" in said
+
+
+def test_pooler_of_deit_is_left_out(tmp_path):
+    more = {f"deit.pooler.dense.{name}": values(name, (16, 16)) for name in ("weight", "bias")}
+    heads = {name: None for name in GOLDEN["deit"]["tensors"] if "classifier" in name}
+    found = read(tmp_path, "deit", tensors=more | heads)
+    assert (found.config.representation, found.classes) == (0, 0)

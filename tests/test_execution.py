@@ -76,7 +76,7 @@ def updated(variant, form):
     given |= {"optimizer.sgd.accumulator_dtype": "float32"}
     config = config_lib.load("configs/base.py", [f"--config.{k}={v}" for k, v in given.items()])
 
-    def choose(cfg, *_):
+    def choose(cfg, *_, **_options):
         return execution.Execution(dataclasses.replace(cfg, **form), "")
 
     with pytest.MonkeyPatch.context() as patch:

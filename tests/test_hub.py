@@ -194,10 +194,8 @@ def test_errors_are_one_message_with_the_next_action(published, capsys, name, pr
     assert said.count("\n") == 1
 
 
-@pytest.mark.parametrize(  # the hub's package tries five times
-    "offline", [True, pytest.param(False, marks=pytest.mark.integration)]
-)
-def test_without_a_network_the_message_says_what_to_copy(hub, capsys, monkeypatch, offline):
+@pytest.mark.parametrize("offline", [True, False])
+def test_without_a_network_the_message_says_what_to_copy(hub, capsys, monkeypatch, offline, caplog):
     import huggingface_hub.constants as constants
 
     template = constants.HUGGINGFACE_CO_URL_TEMPLATE
@@ -210,6 +208,20 @@ def test_without_a_network_the_message_says_what_to_copy(hub, capsys, monkeypatc
     assert "is not in the cache of the hub" in said
     assert "copy model.safetensors and config.json" in said
     assert ("downloads are forbidden" in said) == offline
+    assert ("refused" in said) != offline  # the connection
+    assert said.count("\n") == 1
+    assert not caplog.records  # the hub's package would ask again and say so each time
+
+
+def test_without_a_network_the_cached_copy_is_used(published, monkeypatch):
+    import huggingface_hub.constants as constants
+
+    before = apply(NAME)
+    hub_lib.local.cache_clear()
+    template = constants.HUGGINGFACE_CO_URL_TEMPLATE
+    nobody = template.replace(constants.ENDPOINT, "http://127.0.0.1:9")
+    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", nobody)
+    np.testing.assert_array_equal(apply(NAME), before)
 
 
 def test_a_missing_package_is_one_message(capsys, monkeypatch):

@@ -105,6 +105,15 @@ def test_wrong_usage_is_exit_code_2(capsys, arguments, said):
     assert said in capsys.readouterr().err
 
 
+def test_file_that_cannot_be_loaded(files, tmp_path, capsys):
+    arrays = dict(np.load(files["npz"]))
+    name = next(name for name in arrays if "LayerNorm_0/scale" in name)
+    arrays[name] = arrays[name][:-1]
+    np.savez(tmp_path / "x.npz", **arrays)
+    assert main.main(["inspect", str(tmp_path / "x.npz")]) == 2
+    assert "wrong shape  block_0/attn_norm/scale: (23,)" in capsys.readouterr().err
+
+
 def test_neither_tensorflow_nor_a_backend_is_started(files, without_devices):
     command = [sys.executable, "-c", without_devices, "inspect", str(files["timm"])]
     subprocess.run(command, check=True, timeout=120, stdout=subprocess.DEVNULL)

@@ -46,6 +46,8 @@ NOTHING = {"timm": {"pool_include_prefix": False}, "hf": {}}
         ({"architecture": "vit_base_patch16_gap_224"}, {"heads": 16}),
         ({"architecture": "vit_base_patch16_gap_224.in1k", "model_args": {"num_heads": 4}},
          {"heads": 4}),
+        ({"model_args": {"rope_temperature": 50}}, {"rope_base": 50.0}),
+        ({"model_args": {"rope_rotate_half": True, "rope_rescale_coords": 2.0}}, {}),
         ({"label_names": ["tench", "crane"]}, {"names": ("tench", "crane")}),
         ({"label_names": None}, {}),
         ({"architecture": "vit_so400m_patch16_siglip_gap_512.v2_webli"}, {"gelu": "tanh"}),
@@ -72,6 +74,7 @@ def test_what_timm_says(given, found):
         ({"problem_type": "single_label_classification"}, {}),
         ({"num_attention_heads": 6}, {"heads": 6}),
         ({"hidden_act": "gelu"}, {"gelu": "erf"}),
+        ({"hidden_act": "silu"}, {"silu": True}),
         ({"hidden_act": "gelu_new"}, {"gelu": "tanh"}),
         ({"hidden_act": "gelu_pytorch_tanh"}, {"gelu": "tanh"}),
         ({"layer_norm_eps": 1e-5}, {"ln_epsilon": 1e-5}),
@@ -117,6 +120,13 @@ def test_other_activation_names_the_ones_there_are(name, key, given):
     said = message(name, given)
     assert f"activation in {key} of config.json" in said
     assert "gelu" in said.partition("Known:")[2] + said.partition("Did you mean")[2]
+
+
+@pytest.mark.parametrize("key, value", [("rope_type", "cat"), ("rope_grid_offset", 0.5),
+                                        ("rope_new", 1)])  # fmt: skip
+def test_other_rotary_positions_of_timm(key, value):
+    said = message("timm", {"model_args": {"rope_temperature": 100, key: value}})
+    assert f"{key}={value!r} of model_args" in said
 
 
 def test_other_pooler_of_transformers():

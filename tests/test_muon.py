@@ -121,7 +121,7 @@ def test_scan_and_loop_have_equal_updates():
 
 def test_a_model_without_matrices_is_bad_input():
     params = {"embedding": {"kernel": np.ones((3, 4))}, "head": {"kernel": np.ones((4, 2))}}
-    with pytest.raises(BadInput, match=r"no kernel between two hidden layers; .*name=adamw"):
+    with pytest.raises(BadInput, match=r"and none is trained; .*name=adamw"):
         make(params, "muon").init(params)
 
 

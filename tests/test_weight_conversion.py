@@ -400,7 +400,8 @@ def test_broken_configuration_of_images(tmp_path):
         ("hf", {"num_attention_heads": 4, "intermediate_size": 64}, "mlp=48.*says 64"),
         ("hf", {"num_attention_heads": 4, "image_size": 224}, "9 patches.*224 x 224"),
         ("hf", {"num_attention_heads": 4, "hidden_act": "relu"}, "activation"),
-        ("hf", {"num_attention_heads": 4, "model_type": "swin"}, "those of vit.*model_type=swin"),
+        ("hf", {"num_attention_heads": 4, "model_type": "swin"}, "model_type=swin.*nearest.*vit"),
+        ("hf", {"num_attention_heads": 4, "model_type": "clip"}, "those of vit.*model_type=clip"),
         ("timm", {"model_args": {"num_heads": 4, "act_layer": "silu"}}, "activation"),
     ],
 )

@@ -8,6 +8,8 @@ Examples are `model.variant=auto` and `data.image_size=0`.
 Start from `settle`. `check_weights` checks before a run starts that `init` fits.
 """
 
+import functools
+import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ from vit_jax.models import variants
 if TYPE_CHECKING:
     from vit_jax.weights.convert import Weights
 
+log = logging.getLogger("vit_jax")
 SCRATCH_VARIANT, SCRATCH_IMAGE_SIZE = "Ti/8", 64  # the meaning of "auto" without `init`
 
 # Settings that "auto" does not take from `init`: how to train, and the layer that transfer drops.
@@ -111,7 +114,28 @@ def _read_settings(config: sections.Config) -> dict[str, Any]:
         for name in (key, f"image_{key}"):
             if name in weights.images:
                 settings[f"data.{key}"] = tuple(weights.images[name])
+    if weights.format in ("timm", "hf") and "data.mean" not in settings:
+        _warn_of_normalisation(config, weights.kind)
     return settings | {"data.channels": weights.channels}
+
+
+@functools.cache
+def _warn_once(message: str) -> None:
+    log.warning(message)
+
+
+def _warn_of_normalisation(config: sections.Config, kind: str) -> None:
+    """Logs that weights do not tell their normalisation, unless the user gives another."""
+    if (config.data.mean, config.data.std) != (_UNSET["data.mean"], _UNSET["data.std"]):
+        return
+    from vit_jax.weights import image_settings
+
+    known = image_settings.usual(kind)
+    _warn_once(
+        f"no file beside {config.init} says how its images are normalised: data.mean="
+        f"{config.data.mean} and data.std={config.data.std} are used"
+        f"{'; ' + known if known else ''}. Give --config.data.mean and --config.data.std."
+    )
 
 
 def _weight_shapes(config: sections.Config) -> "Weights":
@@ -142,7 +166,7 @@ def check_weights(config: sections.Config) -> None:
     from vit_jax.weights import loading
 
     try:
-        loading.check_fit(weights, cfg, shown.size, shown.channels)
+        loading.check_fit(weights, cfg, shown.size, shown.channels, fresh_head=True)
     except BadInput as e:
         raise BadInput(
             f"{config.init} and {config.model.variant}: {e}\nGive the model of these weights, or "

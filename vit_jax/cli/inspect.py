@@ -38,9 +38,22 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     jax.config.update("jax_platforms", "cpu")  # no device is needed, and it may be in use
     from vit_jax.weights import loading
 
-    description = describe(loading.read_weights(args.weights, heads=args.heads, shapes_only=True))
+    weights = loading.read_weights(args.weights, heads=args.heads, shapes_only=True)
+    _check_whole(weights)
+    description = describe(weights)
     print(json.dumps(description, indent=2) if args.json else as_text(description))
     return 0
+
+
+def _check_whole(weights: Any) -> None:
+    """Raises BadInput if a file lacks a part of the model that it shows, by shapes alone."""
+    from vit_jax.models import variants
+    from vit_jax.weights import loading
+
+    cfg, size = weights.config, weights.image_size
+    if weights.format != "run" and (size or "posemb" not in weights.flat):
+        side = 2 * variants.stride(cfg)  # any: nothing in the file is for one size
+        loading.check_fit(weights, cfg, size or (side, side), 0, fresh_head=False)
 
 
 def describe(weights: Any) -> dict[str, Any]:
@@ -77,15 +90,15 @@ def as_text(description: dict[str, Any]) -> str:
         [name, str(tuple(t["shape"])), t["dtype"]] for name, t in description["tensors"].items()
     ]
     facts = "\n".join(f"  {key:<18} {value}" for key, value in description["architecture"].items())
-    branch = f"branch of    {description['branch']}\n" if "branch" in description else ""
+    origin = f"branch of    {description['branch']}\n" if "branch" in description else ""
     if "trainable" in description:
-        branch += (
+        origin += (
             f"trainable    {description['trainable']}\n"
             f"trained      {description['trained']:,} parameters\n"
             f"base         {description['base']}\nSHA-256      {description['base_sha256']}\n"
         )
     return (
         f"{console.table(['tensor', 'shape', 'dtype'], rows)}\n\n"
-        f"{branch}format       {description['format']}\nfamily       {description['family']}\n"
+        f"{origin}format       {description['format']}\nfamily       {description['family']}\n"
         f"parameters   {description['parameters']:,}\narchitecture\n{facts}"
     )

@@ -9,7 +9,7 @@ from vit_jax.cli import arguments, export
 from vit_jax.errors import BadInput
 
 OVERRIDES = False  # whether --config.key=value may follow
-EXAMPLE = "vit_jax save runs/lora runs/lora.npz --merge"
+EXAMPLE = "vit_jax save runs/quickstart runs/digits.npz"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

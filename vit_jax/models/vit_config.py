@@ -258,7 +258,7 @@ class ViTConfig(TokenConfig):
 
     def unheld(self, constants: Any, takes: frozenset[str], *, everything: bool) -> list[str]:
         keys = {*OPTIONS, *(("pool", "registers") if everything else ())}
-        keys -= takes | {"rope_base", "rope_jitter", "rope_rescale"}  # these two: only training
+        keys -= takes | {"rope_jitter", "rope_rescale"}  # only training has these
         usual = {field.name: field.default for field in dataclasses.fields(self)}
 
         def differs(key: str) -> bool:
@@ -342,7 +342,7 @@ def _check_options(wanted: Settings) -> None:
     """Raises BadInput for options that do not go together."""
     rotary = [n for n in OPTIONS if n.startswith("rope_") and n in settings.changed(wanted)]
     one_class = not wanted.distillation and not wanted.registers
-    gated = wanted.gate == "gelu" or wanted.gate == "none"
+    has_gelu = wanted.gate != "silu" or wanted.pool == "map"
     clashes = {
         "class_token=True: pool=token and token+gap always have one": (
             wanted.class_token and wanted.pool in ("token", "token+gap")
@@ -367,7 +367,7 @@ def _check_options(wanted: Settings) -> None:
             wanted.final_norm == "pooled" and wanted.pool == "map"
         ),
         f"gelu={wanted.gelu} with gate=silu, which has no GELU": (
-            wanted.gelu != "auto" and not gated and wanted.pool != "map"
+            wanted.gelu != "auto" and not has_gelu
         ),
     }
     if wrong := [reason for reason, clash in clashes.items() if clash]:

@@ -37,6 +37,8 @@ def settings_of(
     try:
         settings, size = reader(flat, image_size)
         classes = flat["head/kernel"].shape[1] if "head/kernel" in flat else 0
+    except BadInput:
+        raise
     except KeyError as e:
         raise BadInput(f"the weights are not those of a {family} model: {e} is missing.") from e
     except (ValueError, IndexError) as e:

@@ -8,6 +8,8 @@ from the user; they are never guessed. Start from `read` and `write`.
 """
 
 import dataclasses
+import functools
+import logging
 import re
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,7 @@ from vit_jax.weights.formats import json_config, name_table
 from vit_jax.weights.formats.name_table import Context, Flat, Format
 from vit_jax.weights.recognise import FORMATS, NAMES, SUFFIX
 
+log = logging.getLogger("vit_jax")
 ORIGINAL = json_config.Images()
 
 
@@ -48,6 +51,7 @@ class Weights:
       patch: the patch side to use the model with; 0: that of the weights.
       channels: channels of the images that the weights were made for.
       resize: how readers of the format resize position embeddings; see `posemb.resize`.
+      kind: `model_type` of transformers; "" for other formats.
       trained: for a run that trained a part of the model: what, how much, and its base.
     """
 
@@ -65,6 +69,7 @@ class Weights:
     patch: int = 0
     channels: int = 3
     resize: posemb.Resize = "aligned"
+    kind: str = ""
     trained: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     @property
@@ -99,50 +104,77 @@ def read(
         them), or lacks a value that the user must give.
     """
     arrays = files.read(path, shapes_only=shapes_only)
-    arrays = _prefixed(arrays) if path.suffix == ".npz" else arrays
+    if path.suffix == ".npz":
+        arrays = _prefixed(arrays)
     tensors = {name: (tuple(a.shape), str(a.dtype)) for name, a in arrays.items()}
     for name in [n for n in arrays if recognise.IGNORED.fullmatch(n)]:
         del arrays[name]
-    strange = [n for n, a in arrays.items() if a.dtype not in _FLOATS or not a.ndim or not a.size]
-    if strange:
-        raise BadInput(f"{path}: {', '.join(strange[:6])}: not arrays of floats.")
-    arrays = _layers(arrays) if path.suffix == ".npz" else arrays
+    if path.suffix == ".npz":
+        _check_floats(path, arrays)  # before they are split under other names
+        arrays = _layers(arrays)
     own_formats = own.weight_formats if own is not None else ()
     content = files.read_json(path.with_name(json_config.NAME)) if _has_json(path) else {}
     form = recognise.format_of(path, arrays, content, own_formats)
+    arrays = {name: array for name, array in arrays.items() if not form.drops(name)}
+    _check_floats(path, arrays)
     if form in own_formats:
         flat = _float32(name_table.read(form, arrays, Context(heads)), shapes_only)
         return Weights(flat, form.name, {}, head_classes(flat), None, tensors, {}, own=own)
     described, images = _beside(path, form, content)
     size, described_heads = described.pop("image_size", None), described.pop("heads", 0)
     names, sigmoid = described.pop("names", ()), described.pop("sigmoid", False)
-    kind, pool = content.get("model_type", ""), described.pop("pool", "")
-    if kind and form.kinds and kind not in form.kinds:
-        raise BadInput(
-            f"{path}: its tensors are those of {' or '.join(form.kinds)}, its {json_config.NAME} "
-            f"says model_type={kind}; put the right one beside it, or none."
-        )
+    pool = described.pop("pool", "")
+    kind = str(content.get("model_type", "") or "".join(form.kinds[:1]))
+    recognise.check_kind(path, form, kind)
     context = recognise.context(form, arrays, described_heads or heads, size)
     flat = _float32(name_table.read(form, arrays, context), shapes_only)
+    flat = form.after_read(flat, context.patches)
     settings, size = architecture.settings_of(form.family, flat, size)
     constants = {key: described.get(key, value) for key, value in form.constants.items()}
     if "stages" not in settings:
         constants = {k: v for k, v in constants.items() if k[:3] not in ("gn_", "ws_")}
+    silu = described.pop("silu", False)
     if form.family == "vit":
-        pool = pool or constants.get("pool", settings["pool"])
+        settings |= _gelu_gate(path, form, settings, silu, described.get("gelu", ""))
         settings = _settled_vit(path, form, settings, constants, pool, "cls" in flat)
     else:
         settings = constants | settings
     _check_described(path, form, settings, described)
+    if form.name == "timm" and not content:
+        _warn_of_assumptions(path, settings)
     classes, channels = settings.pop("classes"), architecture.channels(flat)
     return Weights(
         flat, form.name, settings, classes, size, tensors, images, names, sigmoid,
-        channels=channels, resize=form.resize,
+        channels=channels, resize=form.resize, kind=kind,
     )  # fmt: skip
 
 
 def _has_json(path: Path) -> bool:
     return path.suffix == ".safetensors"
+
+
+def _gelu_gate(
+    path: Path, form: Format, settings: dict[str, Any], silu: bool, gelu: str
+) -> dict[str, Any]:
+    """Returns the settings of a gate with GELU; {} for other gates and without one.
+
+    Args:
+      path: for messages.
+      form: the format.
+      settings: what the tensors tell.
+      silu: whether config.json says that the activation is SiLU.
+      gelu: the form of GELU that config.json names, if any.
+
+    Raises:
+      BadInput: the activation is SiLU, and there is no gate.
+    """
+    gated = settings.get("gate", "none") != "none"
+    if silu and not gated:
+        raise BadInput(
+            f"{path}: its {json_config.NAME} says hidden_act=silu, and its MLPs have no gate; our "
+            "MLPs without a gate have GELU, so this model is not read."
+        )
+    return {"gate": "gelu", "gelu": gelu} if gated and form.tells_gate and gelu and not silu else {}
 
 
 def _settled_vit(
@@ -160,18 +192,24 @@ def _settled_vit(
       form: the format.
       settings: what the tensors tell.
       constants: what the format means, and what config.json says about it.
-      pool: the pool that config.json or the format names.
+      pool: the pool that config.json names; "" if it names none.
       has_class: whether there is a class token.
 
     Raises:
       BadInput: the position embedding is missing, or config.json names a pool that the tensors do
         not allow.
     """
+    told = bool(pool)
+    pool = pool or constants.get("pool", settings["pool"])
     possible = ("token", "gap", "token+gap") if has_class else ("gap",)
     if pool != settings["pool"] and not (settings["pool"] != "map" and pool in possible):
+        have = f"{path}: its weights have pool={settings['pool']}"
+        if not told:
+            raise BadInput(
+                f"{have}; {' or '.join(form.kinds) or form.name} models are read with pool={pool}."
+            )
         raise BadInput(
-            f"{path}: its weights have pool={settings['pool']}, its {json_config.NAME} says "
-            f"{pool}; put the right one beside it, or none."
+            f"{have}, its {json_config.NAME} says {pool}; put the right one beside it, or none."
         )
     if settings["posemb"] == "none" and constants.get("rope", "none") == "none":
         if form.name != "big_vision":
@@ -212,6 +250,21 @@ def _beside(
     return json_config.read(form.name, model), images
 
 
+@functools.cache
+def _warn_once(message: str) -> None:
+    log.warning(message)
+
+
+def _warn_of_assumptions(path: Path, settings: dict[str, Any]) -> None:
+    """Logs what is assumed about a file of timm that no config.json describes."""
+    keys = [key for key in ("pool", "gelu", "ln_epsilon", "gn_epsilon", "rope") if key in settings]
+    assumed = ", ".join(f"{key}={settings[key]}" for key in keys)
+    _warn_once(
+        f"{path} has no {json_config.NAME} beside it: {assumed} are assumed; results are wrong "
+        "where the model has others."
+    )
+
+
 def _check_described(
     path: Path, form: Format, settings: dict[str, Any], described: dict[str, Any]
 ) -> None:
@@ -226,6 +279,13 @@ def _check_described(
         raise BadInput(f"{path}: no transformers model has a head after its pooler; drop one.")
     if described.get("pool_include_prefix"):
         raise BadInput(f"{path}: pool_include_prefix; our models leave registers out of the pool.")
+
+
+def _check_floats(path: Path, arrays: Flat) -> None:
+    """Raises BadInput for tensors that are not floats, or have no values."""
+    strange = [n for n, a in arrays.items() if a.dtype not in _FLOATS or not a.ndim or not a.size]
+    if strange:
+        raise BadInput(f"{path}: {', '.join(strange[:6])}: not arrays of floats.")
 
 
 _FLOATS = [np.dtype(t) for t in ("float32", "float16", "float64", ml_dtypes.bfloat16)]

@@ -41,21 +41,42 @@ def local(text: str) -> Path:
     if not repository or (text.endswith("@") and not revision):
         raise BadInput(f"{text!r} is not a name; expected hf:OWNER/NAME or hf:OWNER/NAME@REVISION.")
     with _explained(text, repository):
-        path = Path(_fetch(repository, FILE, revision or None))
+        unreachable = _unreachable(repository, revision or None) if _online() else None
+        local_only = unreachable is not None or not _online()
+        try:
+            path = Path(_fetch(repository, FILE, revision or None, local_only))
+        except _hub().errors.LocalEntryNotFoundError as e:
+            raise e from unreachable or e.__cause__
         for name in (json_config.NAME, json_config.PREPROCESSOR):
             try:
-                _fetch(repository, name, path.parent.name)
+                _fetch(repository, name, path.parent.name, local_only)
             except _hub().errors.LocalEntryNotFoundError:
-                if _online():
+                if not local_only:
                     raise
             except _hub().errors.EntryNotFoundError:
                 pass  # only some repositories have both
     return path
 
 
-def _fetch(repository: str, file: str, revision: str | None) -> str:
-    offline = not _online()
-    return _hub().hf_hub_download(repository, file, revision=revision, local_files_only=offline)
+def _fetch(repository: str, file: str, revision: str | None, local_only: bool) -> str:
+    return _hub().hf_hub_download(repository, file, revision=revision, local_files_only=local_only)
+
+
+def _unreachable(repository: str, revision: str | None) -> Exception | None:
+    """Asks the hub once; returns the error if no answer came.
+
+    A download would ask six times, 23 s in all, with two lines in the log for each.
+    """
+    hub = _hub()
+    try:
+        hub.get_hf_file_metadata(hub.hf_hub_url(repository, FILE, revision=revision))
+    except Exception as e:
+        return e if _of_network(e) else None  # the download explains any answer
+    return None
+
+
+def _of_network(error: Exception) -> bool:
+    return type(error).__module__.startswith(("httpx", "httpcore"))
 
 
 def _online() -> bool:

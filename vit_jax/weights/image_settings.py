@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from vit_jax.errors import BadInput
+from vit_jax.weights.formats.json_config import FILTERS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +51,6 @@ def _pixels(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _LONGEST
 
 
-_FILTERS = ("nearest", "lanczos", "bilinear", "bicubic", "box", "hamming")  # by Pillow's number
 _MEAN = _Key((0.5, 0.5, 0.5), lambda v: _numbers(v, 3), "three numbers")
 _STD = _Key((0.5, 0.5, 0.5), lambda v: _numbers(v, 3) and 0 not in v, "three numbers, none 0")
 
@@ -60,7 +60,7 @@ _TIMM_KEYS = {
         lambda v: _numbers(v, 3) and all(map(_pixels, v)) and v[0] == 3,
         "[3, height, width]",
     ),
-    "interpolation": _Key("bicubic", lambda v: v in _FILTERS, f"one of {', '.join(_FILTERS)}"),
+    "interpolation": _Key("bicubic", lambda v: v in FILTERS, f"one of {', '.join(FILTERS)}"),
     "crop_pct": _Key(0.875, lambda v: _numbers([v], 1) and v >= 0.01, "a number from 0.01 on"),
     "crop_mode": _Key(
         "center", lambda v: v in ("center", "squash", "border"), "center, squash or border"
@@ -112,6 +112,12 @@ _OPENAI = {
     "image_mean": (0.48145466, 0.4578275, 0.40821073),
     "image_std": (0.26862954, 0.26130258, 0.27577711),
 }
+# model_type -> the normalisation of its published weights, where it is not 0.5.
+_USUAL = {
+    **dict.fromkeys(("clip", "clip_vision_model", "aimv2_vision_model"), _OPENAI),
+    **dict.fromkeys(("deit", "vit_mae", "dinov2", "dinov2_with_registers"), _IMAGENET),
+    "dinov3_vit": _IMAGENET,
+}
 _CROPPED: dict[str, Any] = {"resample": 3, "do_center_crop": True}
 # Name of a processor -> its own defaults. For the last two, one number is the shorter side.
 _PROCESSORS: dict[str, dict[str, Any]] = {
@@ -125,6 +131,14 @@ _PROCESSORS: dict[str, dict[str, Any]] = {
 }
 _HF_TYPES = ("image_processor_type", "feature_extractor_type")
 _HF_UNREAD = (*_HF_TYPES, "processor_class", "do_convert_rgb", "data_format", "default_to_square")
+
+
+def usual(kind: str) -> str:
+    """Returns words for the usual normalisation of a family of transformers; "" if unknown."""
+    if kind not in _USUAL:
+        return ""
+    mean, std = _USUAL[kind]["image_mean"], _USUAL[kind]["image_std"]
+    return f"published weights of {kind} have mean {mean} and std {std}"
 
 
 def hf(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -275,11 +275,13 @@ def ordinary(weights: Weights, size: tuple[int, int]) -> tuple[variants.Config, 
     return cfg.ordinary(params, *size)
 
 
-def check_fit(weights: Weights, cfg: variants.Config, size: tuple[int, int], channels: int) -> None:
-    """Raises BadInput where `fit` would, with a new head; `weights` may be shapes only."""
+def check_fit(
+    weights: Weights, cfg: variants.Config, size: tuple[int, int], channels: int, fresh_head: bool
+) -> None:
+    """Raises BadInput where `fit` would; `weights` may be shapes only."""
     _check_none_added(weights)
     target, grids = _target(weights, cfg, size, channels)
-    fitting.plan_fit(weights.flat, target, **grids)
+    fitting.plan_fit(weights.flat, target, **grids, fresh_head=fresh_head)
 
 
 def _check_none_added(weights: Weights) -> None:

@@ -38,11 +38,21 @@ _PARTS: tuple[tuple[str, str], ...] = (
     (r"rope\..*|.*rope_embed.*|.*\.freqs", "this kind of rotary positions"),
     (r"head\.(cls_token|k_proj|v_proj|output_proj).*", "the pooling head of AIMv2"),
 )
-# Pattern of an architecture of timm -> a part of it that no tensor shows.
+_NO_LAST_NORM = "no norm after the blocks"
+# Pattern of an architecture of timm -> what it has that ours do not and that no tensor shows.
 _REFUSED: tuple[tuple[str, str], ...] = (
-    (r"vit_.*_rope_.*|eva.*|vit_pe_.*", "other rotary positions"),
+    (r"eva02_enormous_.*|vit_.*_rpn_.*", "a norm after each branch"),
+    (r"vit_.*_rope_.*|eva02_.*|vit_pe_.*", "other rotary positions"),
+    (r"eva_giant_.*", "learned positions with separate biases of queries and values"),
     (r"vit_.*_lingbot.*|.*sapiens2.*", "an attention of another kind"),
+    (r"test_vit3", "a pool that reads registers"),
+    (r"vit_.*_radio_.*|vit_intern300m_.*", _NO_LAST_NORM),
 )
+# Values of model_type in a config.json -> why such a model is not read.
+_REFUSED_KINDS = {
+    "siglip2": "it takes patches of images of any shape (NaFlex)",
+    "siglip2_vision_model": "it takes patches of images of any shape (NaFlex)",
+}
 
 
 def format_of(
@@ -71,13 +81,39 @@ def format_of(
         return lost, not form.fits(arrays), other, spelled
 
     best: Format = min((*own, *FORMATS[path.suffix]), key=cost)
-    architecture = str(content.get("architecture", ""))
-    refused = next((words for p, words in _REFUSED if re.fullmatch(p, architecture)), "")
-    if refused and path.suffix == ".safetensors":
-        raise BadInput(f"{path}: architecture {architecture} has {refused}, which ours do not.")
+    if path.suffix == ".safetensors":
+        _check_architecture(path, content)
     if missed := _unknown(best, arrays):
         raise BadInput(_not_known(path, best, arrays, missed, content))
     return best
+
+
+def _check_architecture(path: Path, content: Mapping[str, Any]) -> None:
+    """Raises BadInput for an architecture of timm whose tensors do not show what it has."""
+    name = str(content.get("architecture", "")).partition(".")[0]
+    refused = next((words for p, words in _REFUSED if re.fullmatch(p, name)), "")
+    args = content.get("model_args")
+    if isinstance(args, Mapping) and args.get("final_norm") is False:
+        refused = _NO_LAST_NORM
+    if refused:
+        raise BadInput(f"{path}: architecture {name} is not read: it has {refused}.")
+
+
+def check_kind(path: Path, form: Format, kind: str) -> None:
+    """Raises BadInput if a config.json says that the tensors of a format are of another model."""
+    if not kind or not form.kinds or kind in form.kinds:
+        return
+    nearest = " or ".join(form.kinds)
+    if any(kind in other.kinds for other in FORMATS[path.suffix]):
+        raise BadInput(
+            f"{path}: its tensors are those of {nearest}, its {json_config.NAME} says "
+            f"model_type={kind}; put the right one beside it, or none."
+        )
+    reason = f", because {_REFUSED_KINDS[kind]}" if kind in _REFUSED_KINDS else ""
+    raise BadInput(
+        f"{path}: its {json_config.NAME} says model_type={kind}, which is not a family that is "
+        f"read{reason}; the nearest by its tensors is {nearest}. docs/models.md lists the families."
+    )
 
 
 def _unknown(form: Format, arrays: Flat) -> list[str]:
@@ -90,7 +126,8 @@ def _not_known(
     """Returns what was recognised, which tensors stand in the way, and the nearest family."""
     told = content.get("architecture") or content.get("model_type")
     known = len(arrays) - len(missed)
-    nearest = f"{best.name} file of a {' or '.join(best.kinds) or best.family} model"
+    family = " or ".join(best.kinds) or best.family
+    nearest = f"{best.name} file of {'an' if family[0] in 'aeiou' else 'a'} {family} model"
     kind = nearest if known else "model"
     parts = dict.fromkeys(
         words for pattern, words in _PARTS for name in missed if re.fullmatch(pattern, name)

@@ -102,7 +102,7 @@ def hf_dinov3(
         "pos_embed_rescale": cfg.rope_rescale if cfg.rope_rescale > 1 else None,
         "pos_embed_jitter": cfg.rope_jitter if cfg.rope_jitter > 1 else None,
     }
-    if cfg.gate != "none":
+    if cfg.gate == "silu":
         more["hidden_act"] = "silu"
     return _hf(cfg, image_size, constants, images, "dinov3_vit", "DINOv3ViT", more)
 

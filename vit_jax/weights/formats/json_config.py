@@ -41,6 +41,12 @@ _TIMM_FACTS: tuple[tuple[str, dict[str, Any]], ...] = (
 _TIMM_HEADS = {"vit_base_patch16_gap_224": 16, "vit_7b_patch16_dinov3": 32}
 _POOLS = {"token": "token", "avg": "gap", "map": "map"}
 _LONGEST_SIDE = 65535  # pixels
+# Arguments of timm's rotary positions that change outputs -> those of our models.
+_TIMM_ROPE = {
+    "rope_type": "dinov3", "rope_rotate_half": True, "rope_grid_indexing": "ij",
+    "rope_grid_offset": 0.0, "rope_mrope_section": None,
+}  # fmt: skip
+_TIMM_ROPE_TRAINING = ("rope_shift_coords", "rope_jitter_coords", "rope_rescale_coords")
 _OWN_WORDS = ("gelu", "ws_epsilon_in", "root_pool")
 _OWN_NUMBERS = ("ln_epsilon", "gn_epsilon", "ws_epsilon")
 OWN_CONSTANTS = (*_OWN_WORDS, *_OWN_NUMBERS)
@@ -75,6 +81,8 @@ class Images:
 def read(name: str, content: Mapping[str, Any]) -> dict[str, Any]:
     """Reads `heads`, `image_size` (rows, columns), constants and sizes from a config.json.
 
+    `silu` is True if the activation is SiLU; `gelu` is its form of GELU otherwise.
+
     It also reads the class `names` by label, if present, and `sigmoid` if each class has an
     independent probability.
 
@@ -83,7 +91,8 @@ def read(name: str, content: Mapping[str, Any]) -> dict[str, Any]:
       content: the JSON object; {} if the file is absent.
 
     Raises:
-      BadInput: an activation is one that our models do not have, or a value has a wrong type.
+      BadInput: an activation or an option of rotary positions is one that our models do not have,
+        or a value has a wrong type.
     """
     try:
         facts = _read_timm(content) if name == "timm" else _read_hf(content)
@@ -92,6 +101,8 @@ def read(name: str, content: Mapping[str, Any]) -> dict[str, Any]:
             if not (key in _OWN_WORDS and isinstance(value, str)) and key not in _OWN_NUMBERS:
                 raise ValueError(f"{OWN}.{key}={value!r}")
         own |= {key: _number(own, key, float) for key in _OWN_NUMBERS if key in own}
+    except BadInput:
+        raise
     except (TypeError, ValueError, AttributeError, LookupError, OverflowError) as e:
         raise BadInput(f"{NAME} of the weights is not understood: {e}; repair or remove it.") from e
     return facts | own
@@ -105,6 +116,14 @@ def _read_timm(content: Mapping[str, Any]) -> dict[str, Any]:
     facts: dict[str, Any] = {ours: _number(args, k, int) for k, ours in keys.items() if args.get(k)}
     if name in _TIMM_HEADS:
         facts.setdefault("heads", _TIMM_HEADS[name])
+    if "rope_temperature" in args:
+        facts["rope_base"] = float(_number(args, "rope_temperature", float, int))
+    for key in [k for k in args if k.startswith("rope_") and k not in _TIMM_ROPE_TRAINING]:
+        if key != "rope_temperature" and args[key] != _TIMM_ROPE.get(key):
+            raise BadInput(
+                f"{NAME}: {key}={args[key]!r} of model_args; our models have "
+                f"{_TIMM_ROPE.get(key)!r}, so this one is not read."
+            )
     if args.get("act_layer"):
         facts["gelu"] = _gelu("act_layer", args["act_layer"], TIMM_GELU)
     elif _TIMM_TANH.fullmatch(name):
@@ -131,7 +150,9 @@ def _read_hf(content: Mapping[str, Any]) -> dict[str, Any]:
     }
     if content.get("pooler_act", "tanh") != "tanh":
         raise unknown(f"pooler_act in {NAME}", str(content["pooler_act"]), ["tanh"])
-    if content.get("hidden_act", "silu") != "silu":  # that of a gate
+    if content.get("hidden_act") == "silu":
+        facts["silu"] = True
+    elif "hidden_act" in content:
         facts["gelu"] = _gelu("hidden_act", content["hidden_act"], HF_GELU)
     numbers = {"layer_norm_eps": "ln_epsilon", "rms_norm_eps": "ln_epsilon"}
     for key, ours in (numbers | {"rope_theta": "rope_base"}).items():

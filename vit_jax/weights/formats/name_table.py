@@ -144,6 +144,24 @@ def fuse_class_row(flat: Flat) -> Flat:
     return flat | {"cls": flat["cls"] + flat["posemb"][:, :1], "posemb": posemb}
 
 
+def fuse_register_rows(flat: Flat, patches: int) -> Flat:
+    """Adds the registers' position embeddings to the registers, if there are such rows.
+
+    The model stays the same. `patches` is their number; 0 if unknown, then they form a square.
+    """
+    posemb, registers = flat.get("posemb"), flat.get("registers")
+    if posemb is None or registers is None or registers.ndim != 3 or posemb.ndim != 3:
+        return flat
+    first = ("cls" in flat) + ("dist" in flat)
+    last = first + registers.shape[1]
+    have, square = posemb.shape[1] - last, lambda n: n > 0 and round(n**0.5) ** 2 == n
+    fits = have == patches if patches else square(have) and not square(posemb.shape[1] - first)
+    if not fits or posemb.shape[-1] != registers.shape[-1]:
+        return flat
+    kept = np.concatenate([posemb[:, :first], posemb[:, last:]], axis=1)
+    return flat | {"registers": registers + posemb[:, first:last], "posemb": kept}
+
+
 @dataclasses.dataclass(frozen=True)
 class Rule:
     """A row of a table: `foreign` <-> `ours`, by `op`."""
@@ -169,6 +187,8 @@ class Format:
       constants: constants of the models in this format, as fields of `variants.Settings`.
       aliases: (pattern, replacement) of spellings that are read but never written.
       before_write: change to our weights that the format needs.
+      tells_gate: whether hidden_act of a config.json is that of the gate, where there is one.
+      after_read: change that weights under our names need: (weights, patches or 0) -> weights.
       writes: predicate of the weights whose kind of model this table can write.
       kinds: values of `model_type` in a config.json that go with these names.
       takes: options of a ViT that a model in this format may have or lack; any other has the value
@@ -188,6 +208,8 @@ class Format:
     constants: Mapping[str, Any]
     aliases: tuple[tuple[str, str], ...] = ()
     before_write: Callable[[Flat], Flat] = lambda flat: flat
+    tells_gate: bool = False
+    after_read: Callable[[Flat, int], Flat] = lambda flat, patches: flat
     writes: Callable[[Flat], bool] = lambda flat: True
     kinds: tuple[str, ...] = ()
     takes: frozenset[str] = frozenset()
@@ -277,8 +299,6 @@ def read(form: Format, foreign: Flat, context: Context) -> Flat:
       BadInput: an operation cannot take the shape of its array, or a name occurs twice.
     """
     flat: Flat = {}
-    for name in [n for n in foreign if form.drops(n)]:
-        del foreign[name]
     for name in list(foreign):
         rule_and_values = form.rule_for(name)
         assert rule_and_values is not None, name  # the caller has checked the names

@@ -23,6 +23,7 @@ from vit_jax.weights.formats.name_table import (
     Op,
     Rule,
     fuse_class_row,
+    fuse_register_rows,
     heads_bias,
     heads_kernel,
     rule,
@@ -157,6 +158,7 @@ TIMM_VIT = Format(
     _timm_vit(),
     _TIMM | _RESNET,
     before_write=_fuse_for_registers,
+    after_read=fuse_register_rows,
     takes=_TIMM_TAKES,
     fits=lambda foreign: not packed(foreign),
     resize="smooth",
@@ -182,6 +184,7 @@ TIMM_ROOT_VIT = Format(  # for a backbone that is only a root, without stages
     _timm_vit(_HYBRID),
     _TIMM | _RESNET,
     before_write=_fuse_for_registers,
+    after_read=fuse_register_rows,
     fits=lambda foreign: "patch_embed.backbone.conv.weight" in foreign,
     resize="smooth",
     writes=lambda flat: (
@@ -211,7 +214,7 @@ TIMM_DINOV3 = tuple(
             *dense("head", "head"),
         ),
         _ERF | json_config.DINOV3 | {"ln_epsilon": 1e-5, "gate": gate},
-        takes=frozenset({"registers", "biases", "class_token", "pool"}),
+        takes=frozenset({"registers", "biases", "class_token", "pool", "rope_base"}),
         head_dim=64,
         beside=beside.timm_dinov3,
     )

@@ -98,14 +98,13 @@ DEIT = Format(
     (
         *_bert("deit", _SCALES, _LAYERNORMS, _DENSE),
         rule("deit.embeddings.distillation_token", "dist"),
-        *dense("deit.pooler.dense", "pre_logits"),
         *dense("cls_classifier", "head"),
         *dense("distillation_classifier", "dist_head"),
     ),
     {"gelu": "erf", "ln_epsilon": 1e-12, "distillation": True},
     aliases=(*_in_memory("deit"), *_VIT_SPELLINGS),
     kinds=("deit",),
-    unused=_PRETRAINING,
+    unused=(*_PRETRAINING, r"deit\.pooler\..*"),
     resize="bicubic",
     beside=beside.hf_deit,
 )
@@ -172,7 +171,8 @@ DINOV3 = Format(
     json_config.DINOV3 | {"gelu": "erf", "ln_epsilon": 1e-5},
     aliases=((r"^model\.(layer\.)", r"\1"),),
     kinds=("dinov3_vit",),
-    takes=frozenset({"gate", "registers", "biases"}),
+    takes=frozenset({"gate", "registers", "biases", "rope_base"}),
+    tells_gate=True,
     unused=_PRETRAINING,
     resize="bicubic",
     beside=beside.hf_dinov3,
@@ -255,6 +255,7 @@ AIMV2 = Format(
      "biases": "none", "pool": "gap"},
     aliases=((r"^vision_model\.", ""),),
     kinds=("aimv2_vision_model",),
+    tells_gate=True,
     beside=beside.hf_aimv2,
 )  # fmt: skip
 

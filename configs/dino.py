@@ -6,7 +6,7 @@
     vit_jax train --config=configs/dino.py --workdir=runs/dino
         --config.data.source=folder:/path/to/images
     vit_jax fewshot runs/dino --data=folder:/path/to/images --method=knn
-    vit_jax plan --config=configs/dino.py:paper=dinov2 --accelerator=v5e-64
+    vit_jax plan --config=configs/dino.py:paper=dinov2,standin=true --accelerator=v5e-64
 
     paper     small: a model of 0.3 M parameters for 32 pixels | dino (arXiv:2104.14294): S/16, 100
               epochs of ImageNet, 69.3 % with k-NN | ibot (arXiv:2111.07832): S/16, 800 epochs |
@@ -18,18 +18,24 @@
     centring  mean | sinkhorn | none
     ibot      weight of the loss of masked patches: 1 in ibot and dinov2, else 0
     koleo     weight of KoLeo: 0.1 in dinov2, else 0
+    dataset   of a paper: imagenet | imagenet21k | jft, and `release`, as in configs/pretrain.py
+    standin   true: noise of the dataset's size, for plans and a first step on any machine
 
 The numbers are those of the papers' code. Deviations: weight decay is constant (there it grows from
-0.04 to 0.4), clipping is by the norm of all gradients (there by that of each tensor), dinov2 has no
-smaller rate for the patch embedding, and masks are in one of the two global views of each image (in
-the papers in any half of all views). docs/dino.md has more.
+0.04 to 0.4) and the rate ends at 0 (there 1e-6), clipping is by the norm of all gradients (there by
+that of each tensor), dinov2 has no smaller rate for the patch embedding, its stochastic depth grows
+from 0 with the layer (there it is the same in all), its KoLeo is over the whole batch (there over
+that of a device), and masks are in one of the two global views of each image (in the papers in any
+half of all views). The gain of the last layer is fixed (in iBOT's S/16 it is learned) and the
+centre of patches is that of the masked ones (in iBOT of all). Crops and the positions of local
+views are resized linearly (there by cubic interpolation), and pixels are normalised to [-1, 1]
+(there by ImageNet's mean and deviation). docs/dino.md has more.
 """
 
-from configs import base
+from configs import base, pretrain
 from vit_jax.config.load import parse_args
 from vit_jax.errors import unknown
 
-_IMAGENET = "synthetic:imagenet2012"
 # Per paper: settings of the recipe; `head` are further arguments of the objective.
 _PAPERS = {
     "small": {
@@ -62,8 +68,9 @@ _PAPERS = {
 def get_config(arg=None):
     """Returns the configuration; the module describes the arguments."""
     args = parse_args(
-        arg, paper="small", model="", size=0, local=0, crops=-1, centring="", ibot=-1.0, koleo=-1.0
-    )
+        arg, paper="small", model="", size=0, local=0, crops=-1, centring="", ibot=-1.0, koleo=-1.0,
+        dataset="imagenet", release="", standin=False,
+    )  # fmt: skip
     if args.paper not in _PAPERS:
         raise unknown("paper", args.paper, _PAPERS)
     paper = dict(_PAPERS[args.paper])
@@ -89,12 +96,14 @@ def get_config(arg=None):
     config.data.image_size = paper["size"]
     config.data.views = _views(paper)
     if args.paper != "small":
-        config.data.source = _IMAGENET
+        pretrain.set_images(config, args)
+        config.model.gelu = "erf"
         config.model.dtype = "bfloat16"
         config.model.remat = "auto"
-        config.recipe.protocol = "paper"
+        config.recipe.protocol = args.paper
     if args.paper == "dinov2":
         config.optimizer.layer_decay = 0.9
+        config.model.layer_scale = 1e-5
     config.optimizer.clip = 3.0
     config.optimizer.weight_decay = 0.04
     config.schedule.lr = paper["lr"]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from vit_jax.models import partial
 
 
-def check(config: sections.Config, cfg: variants.Config) -> None:
+def check(config: sections.Config, objective: Objective, cfg: variants.Config) -> None:
     """Raises BadInput unless the model has the parts that `trainable` names."""
     what, variant = trainable.parse(config.trainable), config.model.variant
     if what is not None:
@@ -35,7 +35,7 @@ def check(config: sections.Config, cfg: variants.Config) -> None:
         key = jax.eval_shape(lambda: jax.random.key(0))
         from vit_jax.models import partial
 
-        params = variants.shapes(cfg, *images.shape)
+        params = variants.shapes(objective.model(cfg), *images.shape)
         add = functools.partial(partial.extended, what, variant=variant)
         partial.select(what, jax.eval_shape(add, params, key), variant)
 
@@ -47,7 +47,8 @@ def selection(
     what = trainable.parse(config.trainable)
     if what is None:
         return None
-    if jax.eval_shape(objective.kept, params) is not None:
+    kept = jax.eval_shape(objective.kept, params)
+    if kept is not None and kept.keys() != objective.reads.keys():
         raise BadInput(
             f"trainable={config.trainable!r}: objective={config.objective!r} keeps a copy of the "
             "model beside the trained one, which needs every parameter; give trainable=all."

@@ -55,7 +55,7 @@ def check(config: sections.Config) -> None:
     objective = objectives.make(config, cfg)
     validation.check_together(config, objective.EVALUATED)
     objectives.check_views(config, objective)
-    placement.check(config, objective.model(cfg))
+    placement.check(config, objective, cfg)
     chains = {"data.train_ops": config.data.train_ops, "data.eval_ops": config.data.eval_ops}
     for key, chain in (chains | {"fewshot.ops": config.fewshot.ops}).items():
         preprocess.parse(key, chain, images.size, images.channels)

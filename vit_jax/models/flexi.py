@@ -48,6 +48,9 @@ class FlexiConfig(vit.ViTConfig):
     def at_patch(self, patch: int) -> Self:
         return dataclasses.replace(self, patch=patch, patches=(patch,))
 
+    def for_tokens(self) -> Self:
+        raise BadInput("a FlexiViT gives no tokens of masked images; use a ViT or a hybrid.")
+
     def parameter_grid(self, height: int, width: int) -> tuple[int, int]:
         return GRID, GRID
 

@@ -234,6 +234,11 @@ class ViTConfig(TokenConfig):
                 f"model.pool={self.pool}, distillation={self.distillation}: tokens of views need "
                 "pool=token or gap, without a distillation token."
             )
+        if self.final_norm == "pooled":
+            raise BadInput(
+                "model.final_norm=pooled norms no patches, and views are compared by these too; "
+                "use final_norm=tokens."
+            )
         if self.posemb in ("relative", "relative2d") or self.posemb_at == "every":
             raise BadInput(
                 f"model.posemb={self.posemb} at {self.posemb_at}: views of several sizes need "

@@ -163,7 +163,7 @@ class Dino(Objective):
         if self.centring == "sinkhorn":
             seen = jax.lax.map(lambda micro: self._seen(network, kept, micro), batch)
             targets = self._targets(kept, multicrop.joined(seen), multicrop.joined(batch))
-            targets = [q.reshape(x.shape) for q, x in zip(targets, seen[0], strict=True)]
+            targets = [multicrop.parted(one, len(keys)) for one in targets]
             batch = batch | {"taught": (seen, targets)}
         if self.koleo:
 
@@ -178,7 +178,7 @@ class Dino(Objective):
 
             every_ABTD = jax.lax.map(represent, (batch, keys))
             gradient_ABTD, loss_B = jax.grad(loss, has_aux=True)(every_ABTD)
-            batch = batch | {"koleo": (gradient_ABTD, loss_B.reshape(every_ABTD.shape[:2]))}
+            batch = batch | {"koleo": (gradient_ABTD, multicrop.parted(loss_B, len(keys)))}
         return batch
 
     def sums(

@@ -48,13 +48,13 @@ class Distillation(Classification):
                 "out."
             )
 
-    def model(self, cfg: Any) -> Any:
+    def in_run(self, cfg: Any, in_steps: Any) -> "Distillation":
         if cfg.classes != self.teacher.cfg.classes:
             raise BadInput(
                 f"distillation.teacher={self.teacher.name} has {self.teacher.cfg.classes} classes, "
                 f"and the data {cfg.classes}; give a teacher that was trained on these classes."
             )
-        return cfg
+        return self
 
     def step_flops(self, cfg: Any, height: int, width: int) -> int:
         teacher = self.teacher.cfg.forward_flops(height, width)

@@ -38,8 +38,16 @@ def pair(batch: Batch) -> jax.Array:
 
 
 def joined(tree: PyTree) -> PyTree:
-    """Maps micro-batches [A, B/A, ...] to one batch [B, ...], in another order."""
-    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), tree)
+    """Returns micro-batches [A, B/A, ...] as one batch [B, ...], each row on its device.
+
+    Row a + A i is row i of micro-batch a, as `train_step.micro_batches` takes them.
+    """
+    return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1).reshape(-1, *x.shape[2:]), tree)
+
+
+def parted(x: jax.Array, count: int) -> jax.Array:
+    """Returns a batch [B, ...] as `count` micro-batches; the inverse of `joined`."""
+    return jnp.swapaxes(x.reshape(-1, count, *x.shape[1:]), 0, 1)
 
 
 def tokens(network: Network, params: PyTree, views: jax.Array, **options: Any) -> jax.Array:

@@ -171,6 +171,10 @@ class Objective:
         }
         return read or None
 
+    def seen(self, kept: PyTree, average: Callable[[], PyTree]) -> PyTree:
+        """Returns `kept` as a training step sees it: with the average of parameters, if wanted."""
+        return {**(kept or {}), "average": average()} if self.AVERAGE else kept
+
     # ------------------------------------------------------------ a training step
 
     def draw(self, batch: Batch, key: jax.Array) -> tuple[Batch, PyTree]:

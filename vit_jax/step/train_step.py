@@ -88,7 +88,7 @@ def _grads(
 
     `whole` maps the trained parameters and the base of the state to what the objective sees.
     """
-    kept = {**state.kept, "average": state.ema} if objective.AVERAGE else state.kept
+    kept = objective.seen(state.kept, lambda: whole(state.ema, state.base))
     if keys.ndim:
         every = whole(params, state.base)
         batch = objective.relate(network, every, kept, batch, keys)

@@ -43,7 +43,8 @@ def state_bytes(program: Program) -> int:
 
 def _read(program: Program) -> Any:
     """Returns the parameters of models that the objective only reads, as shapes."""
-    return [program.abstract.kept[name] for name in program.objective.reads]
+    read = [program.abstract.kept[name] for name in program.objective.reads]
+    return [*read, program.abstract.ema] if program.objective.AVERAGE else read
 
 
 def _tree_bytes(shapes: Any) -> int:
@@ -69,22 +70,22 @@ def saved_bytes(program: Program) -> int:
     bare = variants.make(program.model.cfg.in_form(unrolled=False))  # else copies would count
     called = network(bare, program.images, objective.reads)
 
-    def kept(params: Any, base: Any, state: Any, batch: Any, key: jax.Array) -> Any:
+    def kept(state: Any, batch: Any, key: jax.Array) -> Any:
         batch, drawn = objective.draw(batch, key)
+        beside = objective.seen(state.kept, lambda: program.whole(state.ema, state.base))
 
         def loss(params: Any) -> jax.Array:
-            whole = program.whole(params, base)
-            return objective.sums(called, whole, state, batch, drawn, key)["loss"]
+            whole = program.whole(params, state.base)
+            return objective.sums(called, whole, beside, batch, drawn, key)["loss"]
 
-        return jax.vjp(loss, params)[1]
+        return jax.vjp(loss, state.params)[1]
 
     batch = {
         name: jax.ShapeDtypeStruct((examples, *field.shape[1:]), field.dtype)
         for name, field in program.batch().items()
     }
-    abstract, key = program.abstract, jax.eval_shape(lambda: jax.random.key(0))
-    arguments = abstract.params, abstract.base, abstract.kept, batch, key
-    jaxpr = jax.make_jaxpr(kept)(*arguments).jaxpr
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    jaxpr = jax.make_jaxpr(kept)(program.abstract, batch, key).jaxpr
     inputs = set(jaxpr.invars)
     intermediates = {v for v in jaxpr.outvars if not isinstance(v, Literal)} - inputs
     return sum(v.aval.size * v.aval.dtype.itemsize for v in intermediates)

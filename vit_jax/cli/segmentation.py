@@ -7,6 +7,7 @@ Start from `predict` and `evaluate`.
 """
 
 import argparse
+import collections
 import heapq
 import logging
 import os
@@ -62,6 +63,7 @@ def predict(args: argparse.Namespace) -> int:
     """Writes masks and overlays of images into the folder `--out`; returns the exit code."""
     from vit_jax import console
     from vit_jax.data.inspect import colours, show
+    from vit_jax.data.numpy_ops.resize import Unsuitable
     from vit_jax.data.ops import decode
     from vit_jax.inference import inputs
 
@@ -77,8 +79,9 @@ def predict(args: argparse.Namespace) -> int:
         for path in paths:
             try:
                 image = op.in_python(Path(path).read_bytes())
-            except (decode.BadImage, OSError) as e:
-                bad[path] = f"{path} cannot be decoded: {getattr(e, 'strerror', None) or e}."
+                model.check(image)
+            except (decode.BadImage, Unsuitable, OSError) as e:
+                bad[path] = f"{path} cannot be used: {getattr(e, 'strerror', None) or e}."
                 continue
             read.append((path, image))
             yield image
@@ -110,8 +113,9 @@ def _names(paths: Sequence[str]) -> list[str]:
     parent = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
     relative = [os.path.relpath(os.path.abspath(path), parent) for path in paths]
     plain = [f"{os.path.splitext(path)[0]}.png" for path in relative]
+    times = collections.Counter(plain)
     return [
-        name if plain.count(name) == 1 else f"{path}.png"
+        name if times[name] == 1 else f"{path}.png"
         for name, path in zip(plain, relative, strict=True)
     ]
 
@@ -130,6 +134,7 @@ def evaluate(args: argparse.Namespace) -> "Segmented":
     """Measures a run on a split, at the size that each mask has."""
     from vit_jax import console
     from vit_jax.data.inspect import colours, show
+    from vit_jax.data.numpy_ops.resize import Unsuitable
     from vit_jax.evaluators.segmentation import Pixels
     from vit_jax.inference import model as inference
     from vit_jax.reports import segmentation_page
@@ -145,6 +150,10 @@ def evaluate(args: argparse.Namespace) -> "Segmented":
 
     def images() -> Iterator[np.ndarray]:
         for example, image, mask in _examples(split, model.channels):
+            try:
+                model.check(image)
+            except Unsuitable as e:
+                raise BadInput(f"{example}: {e}, or leave it out.") from e
             waiting.append((example, image, own_class[mask]))
             yield image
 

@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from vit_jax import sharding
+from vit_jax import sharding, tree
 from vit_jax.build import objectives, program
 from vit_jax.checkpoints import step_folders
 from vit_jax.config import images as images_lib
@@ -33,6 +33,7 @@ from vit_jax.weights import loading
 
 EACH = 4  # windows in a batch on each device
 _OVERLAP = 3  # a window begins at least 2/3 of its side after the one before (DINOv2: 341 of 512)
+_MOST_BYTES = 2**32  # of the logits of an image
 _STRIP = 64  # rows of an image whose logits are in memory at a time
 
 
@@ -59,7 +60,10 @@ class Segmenter:
     whole: bool
 
     def of_images(self, images: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-        """Yields the class of every pixel, int32 [H, W], of images uint8 [H, W, channels]."""
+        """Yields the class of every pixel, int32 [H, W], of images uint8 [H, W, channels].
+
+        Call `check` before on images of unknown shape.
+        """
         count = EACH * self.rules.batch_parts
         waiting: collections.deque[_Canvas] = collections.deque()
         batch: list[tuple[_Canvas, tuple[int, int], np.ndarray]] = []
@@ -78,12 +82,26 @@ class Segmenter:
         for canvas in waiting:
             yield canvas.classes()
 
-    def _canvas(self, image: np.ndarray) -> tuple["_Canvas", np.ndarray]:
-        """Returns the empty logits of an image, and the image as windows are cut from it."""
+    def check(self, image: np.ndarray) -> None:
+        """Raises Unsuitable if an image, resized to cover a window, needs too much memory."""
+        rows, columns = self._sides(image)
+        size = 4 * rows * columns * len(self.names)
+        if size > _MOST_BYTES:
+            raise resize.Unsuitable(
+                f"{image.shape[1]} x {image.shape[0]} pixels become {columns} x {rows} to cover a "
+                f"window, whose logits take {size / 2**30:.0f} GiB; cut the image"
+            )
+
+    def _sides(self, image: np.ndarray) -> tuple[int, int]:
         ratios = [wanted / own for wanted, own in zip(self.size, image.shape, strict=False)]
         scale = min(ratios) if self.whole else max(ratios)
-        sides = tuple(max(1, round(side * scale)) for side in image.shape[:2])
-        resized = resize.resized(image, *resize.checked_size(*sides), antialias=True)
+        rows, columns = (max(1, round(side * scale)) for side in image.shape[:2])
+        return rows, columns
+
+    def _canvas(self, image: np.ndarray) -> tuple["_Canvas", np.ndarray]:
+        """Returns the empty logits of an image, and the image as windows are cut from it."""
+        sides = self._sides(image)
+        resized = resize.resized(image, *sides, antialias=True)
         starts = [_starts(side, wanted) for side, wanted in zip(sides, self.size, strict=True)]
         places = [(top, left) for top in starts[0] for left in starts[1]]
         return _Canvas(image.shape[:2], sides, places, len(self.names)), resized
@@ -208,7 +226,7 @@ def open_run(
     prefix = f"{program.PARAMETERS}/"
     head = {p.removeprefix(prefix): x for p, x in weights.flat.items() if p.startswith(prefix)}
     params = loading.fit(weights, cfg, size, fresh_head=True).params
-    params = {**params, program.PARAMETERS: _nested(head)}
+    params = {**params, program.PARAMETERS: tree.nested(head)}
     rules = sharding.Rules(
         sharding.make_mesh(replica=0, data=-1, fsdp=1, tensor=1),
         (("act_batch", ("replica", "data")),),
@@ -223,14 +241,3 @@ def open_run(
         jax.jit(step, out_shardings=rules.sharding(("act_batch",), (EACH * rules.batch_parts,))),
         whole,
     )  # fmt: skip
-
-
-def _nested(flat: dict[str, Any]) -> dict[str, Any]:
-    nested: dict[str, Any] = {}
-    for path, leaf in flat.items():
-        *folders, name = path.split("/")
-        place = nested
-        for folder in folders:
-            place = place.setdefault(folder, {})
-        place[name] = leaf
-    return nested

@@ -30,7 +30,7 @@ AXES: Axes = {
     r"objective/(decoder_\d+/)?\w*norm(_\d)?/(scale|bias)": (None,),
     r"objective/class_tokens": (None, None, "embed"),
     r"objective/project/kernel": ("embed", None),
-    r"objective/(of_patches|of_classes|classify)": ("embed", None),
+    r"objective/(of_patches|of_classes)": ("embed", None),
     r"objective/classify/kernel": ("embed", None),
     r"objective/up_\d/kernel": (None, None, "embed", None),
     r"objective/(project|classify|up_\d)/bias": (None,),
@@ -91,6 +91,11 @@ def _classify(x: jax.Array, classes: int) -> jax.Array:
     return nn.Dense(classes, kernel_init=nn.initializers.normal(0.01), name="classify")(x)
 
 
+def _heads(width: int) -> int:
+    """Returns how many heads of at least 64 numbers divide a width; 1 for a narrow one."""
+    return next(n for n in range(max(1, width // _HEAD_DIM), 0, -1) if width % n == 0)
+
+
 class MaskTransformer(nn.Module):
     """Lets learned tokens of the classes and patches attend to each other (arXiv:2105.05633, 3.2).
 
@@ -122,9 +127,7 @@ class MaskTransformer(nn.Module):
         x_BLE = jnp.concatenate([patches_BLE, tokens_BYE], axis=1)
         for number in range(self.layers):
             own = None if key is None else jax.random.fold_in(key, number)
-            x_BLE = _Block(max(1, width // _HEAD_DIM), self.rate, name=f"decoder_{number}")(
-                x_BLE, own
-            )
+            x_BLE = _Block(_heads(width), self.rate, name=f"decoder_{number}")(x_BLE, own)
         x_BLE = layer_norm("decoder_norm", _EPSILON, "float32")(x_BLE)
         own_init = nn.initializers.normal(width**-0.5)
         products = [

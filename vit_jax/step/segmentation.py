@@ -35,8 +35,6 @@ class Segmentation(Objective):
       width: width of the head; 0: its own.
       layers: blocks of a mask transformer (2 in Segmenter).
       dropout: rate of dropout in a mask transformer.
-      frozen: whether no gradient flows into the backbone. `optimizer.freeze` must keep it as it is,
-        as in the recipe.
       classes: Y; the classes of the data.
     """
 
@@ -45,7 +43,6 @@ class Segmentation(Objective):
     width: int = 0
     layers: int = 2
     dropout: float = 0.0
-    frozen: bool = False
     classes: int = 0
 
     METRICS = ("loss", "pixel_accuracy")
@@ -73,9 +70,6 @@ class Segmentation(Objective):
         mask = jax.ShapeDtypeStruct((height, width), jnp.int32)
         return super().batch(height, width, channels) | {"mask": mask}
 
-    def step_flops(self, cfg: Any, height: int, width: int) -> int:
-        return super().step_flops(cfg, height, width) // (3 if self.frozen else 1)
-
     def parameters(self, key: jax.Array, output: Any) -> PyTree:
         maps = tuple(jnp.zeros(x.shape, x.dtype) for x in output)
         return self._head.init(key, joined(maps), None)["params"]
@@ -94,8 +88,6 @@ class Segmentation(Objective):
         The head's logits are resized bilinearly, as in Segmenter and DINOv2.
         """
         maps = network.apply(params, network.normalise(images), **options)
-        if self.frozen:
-            maps = jax.lax.stop_gradient(maps)
         key = options.get("key") if self.dropout else None
         key = None if key is None else jax.random.fold_in(key, _HEAD)
         grid_BhwY = self._head.apply({"params": params[PARAMETERS]}, joined(maps), key)
@@ -134,9 +126,9 @@ class Segmentation(Objective):
         """Returns the mean loss, and metrics of the pixels of all examples together."""
         batches = list(batches)
         counts = sum(np.asarray(batch["confusion"], np.int64) for batch in batches)
-        mean = metrics.total({k: batch[k] for k in ("loss", "examples")} for batch in batches)
+        losses = metrics.total({k: batch[k] for k in ("loss", "examples")} for batch in batches)
         found = figures(np.asarray(counts))
-        return {"miou": found.miou, "pixel_accuracy": found.pixel_accuracy, **mean}
+        return {"miou": found.miou, "pixel_accuracy": found.pixel_accuracy, **losses}
 
 
 def joined(maps: tuple[jax.Array, ...]) -> jax.Array:

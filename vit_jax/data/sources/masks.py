@@ -165,12 +165,12 @@ def _beside(files: Sequence[_File]) -> tuple[list[_File], list[_File]]:
         masks = [file for file in files if file.path.lower().endswith(".png")]
     if len(masks) == len(files):
         return list(files), []
-    return [file for file in files if file not in masks], masks
+    paths = {file.path for file in masks}
+    return [file for file in files if file.path not in paths], masks
 
 
 def _matched(images: Sequence[_File], masks: Sequence[_File]) -> dict[str, str]:
-    """Returns the path of the mask of each image, by the first rule that fits most of them."""
-    best: dict[str, str] = {}
+    """Returns the path of the mask of each image, by the first rule that fits any of them."""
     image_names, mask_names = ([file.place[-1] for file in files] for files in (images, masks))
     rules: tuple[tuple[Callable[[_File], Any], Callable[[_File], Any]], ...] = (
         (lambda f: f.place, lambda f: f.place),
@@ -189,8 +189,9 @@ def _matched(images: Sequence[_File], masks: Sequence[_File]) -> dict[str, str]:
             for file in images
             if of_image(file) in mask_of and twice[of_image(file)] == 1
         }
-        best = pairs if len(pairs) > len(best) else best
-    return best
+        if pairs:
+            return pairs
+    return {}
 
 
 def _digits(file: _File) -> str:

@@ -114,9 +114,9 @@ def refused(tmp_path, data, train, capsys):
     assert main(["predict", run, str(broken), f"{data}/images/test/4.jpg", "--out=runs/out"]) == 2
     assert "broken.png" in capsys.readouterr().err
     line = tmp_path / "line.png"
-    Image.fromarray(np.zeros((1, 60_000, 3), np.uint8)).save(line)
+    Image.fromarray(np.zeros((1, 600_000, 3), np.uint8)).save(line)
     assert main(["predict", run, str(line), "--out=runs/out"]) == 2
-    assert "become 960000 x 16 to cover a window" in capsys.readouterr().err
+    assert "become 9600000 x 16 to cover a window" in capsys.readouterr().err
     assert Path("runs/out/masks").exists()
     Image.fromarray(np.zeros((3, 3), np.uint8)).save(data / "masks/test/4.png")
     assert main(["evaluate", run, "--out=runs/e"]) == 2

@@ -20,7 +20,7 @@ from vit_jax.build import execution
 from vit_jax.config import images as images_lib
 from vit_jax.config import sections, timeline
 from vit_jax.errors import BadInput
-from vit_jax.models import variants
+from vit_jax.models import partial, variants
 from vit_jax.step.objective import Network, Objective, ReadModel
 from vit_jax.step.state import TrainState
 
@@ -51,6 +51,8 @@ def describe(key: str, text: str, images: images_lib.Images) -> ReadModel:
         raise BadInput(f"{key}: {e}") from e
     if not weights.classes:
         raise BadInput(f"{key}={text} has no head on classes; give a fine-tuned model.")
+    if any(map(partial.is_added, weights.flat)):
+        raise BadInput(f"{key}={text} has adapters, which a teacher may not have; give another.")
     if weights.channels != images.channels:
         raise BadInput(
             f"{key}={text} takes images of {weights.channels} channels, and the data has "
@@ -69,7 +71,9 @@ def describe(key: str, text: str, images: images_lib.Images) -> ReadModel:
 
     cfg, _ = loading.ordinary(weights, images.size)
     shapes = variants.shapes(cfg, *images.shape)
-    return ReadModel(text, cfg, tuple(mean), tuple(std), shapes, lambda: load()[1])
+    run = loading.find_run(text) if loading.may_be_run(text) else None
+    names = loading.class_names(run.workdir) if run else ()  # files have names of another kind
+    return ReadModel(text, cfg, tuple(mean), tuple(std), shapes, lambda: load()[1], names)
 
 
 def in_form(

@@ -60,6 +60,7 @@ class ReadModel:
       std: standard deviation of each channel.
       shapes: its parameters as shapes.
       load: returns its parameters.
+      classes: names of its classes by label; () if unknown.
     """
 
     name: str
@@ -68,6 +69,7 @@ class ReadModel:
     std: tuple[float, ...]
     shapes: PyTree
     load: Callable[[], PyTree]
+    classes: tuple[str, ...] = ()
 
 
 class Objective:

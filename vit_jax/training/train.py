@@ -34,7 +34,7 @@ from vit_jax.checkpoints.step_folders import FOLDER
 from vit_jax.config import frozen, plugins, sections, timeline, trainable, validation
 from vit_jax.config import load as config_lib
 from vit_jax.config.provenance import Recipe
-from vit_jax.errors import RunFailed, Stopped, stopping_when_full
+from vit_jax.errors import BadInput, RunFailed, Stopped, stopping_when_full
 from vit_jax.reports import summary
 from vit_jax.runtime import coordinated_stop, coordination, goodput, watchdog, workdir_lock
 from vit_jax.runtime.coordinated_stop import Backstop
@@ -48,6 +48,7 @@ from vit_jax.training.metric_writer import PROFILE_FOLDER, Report, Throughput
 from vit_jax.training.refused_start import unchanged_if_refused
 from vit_jax.training.workdir import (
     check_classes,
+    check_teachers,
     continue_or_check,
     has_checkpoint,
     parent_of_branch,
@@ -130,6 +131,7 @@ def train_here(config: sections.Config, workdir: Path, recipe: Recipe | None) ->
     dataset = run.fingerprint()
     coordination.agree("dataset", dataset)
     check_classes(previous, run.learned_classes)
+    check_teachers(run.program.objective, run.learned_classes)
     if parent is not None:
         from vit_jax.training import branch
 
@@ -211,6 +213,7 @@ def initial_weights(run: build.Run, workdir: Path, origin: "Base | None" = None)
     if origin is not None:
         text = origin.weights
     elif not text or run.config.branch or has_checkpoint(workdir):
+        _check_nothing_inherited(run, workdir)
         return None
     from vit_jax.weights import download, fitting, loading
 
@@ -224,6 +227,18 @@ def initial_weights(run: build.Run, workdir: Path, origin: "Base | None" = None)
     wanted = tree.leaves_with_paths(run.program.whole_params)
     wanted = {path: x.shape for path, x in wanted if objective.inherits(path)}
     return fitting.with_inherited(fitted, own, wanted)
+
+
+def _check_nothing_inherited(run: build.Run, workdir: Path) -> None:
+    """Raises BadInput if an objective wants heads of weights and there are none."""
+    if run.config.init or run.config.branch or has_checkpoint(workdir):
+        return
+    paths = (path for path, _ in tree.leaves_with_paths(run.program.whole_params))
+    if any(map(run.program.objective.inherits, paths)):
+        raise BadInput(
+            f"objective={run.config.objective} keeps the heads of init, and there is none; give "
+            "--config.init=RUN, or leave keep_heads out."
+        )
 
 
 def start(

@@ -25,6 +25,7 @@ from vit_jax.config import provenance, sections, trainable
 from vit_jax.errors import BadInput, permitted, together, writing
 from vit_jax.reports import summary
 from vit_jax.runtime import coordination
+from vit_jax.step.objective import Objective
 from vit_jax.storage import checksums
 from vit_jax.storage import files as storage
 
@@ -281,6 +282,21 @@ def check_classes(workdir: Path, classes: Sequence[str]) -> None:
     refused = coordination.share("classes of the run", refused)
     if refused:
         raise BadInput(refused)
+
+
+def check_teachers(objective: Objective, classes: Sequence[str]) -> None:
+    """Raises BadInput if a run that the objective reads has the classes in another order."""
+    learned = tuple(classes)
+    for name, model in objective.reads.items():
+        if not (model.classes and learned) or model.classes == learned:
+            continue
+        pairs = enumerate(zip(model.classes, learned, strict=False))
+        label = next((n for n, pair in pairs if pair[0] != pair[1]), len(learned) - 1)
+        raise BadInput(
+            f"the {name} {model.name} has other classes than the data, or another order: class "
+            f"{label} is {model.classes[label]!r} there and {learned[label]!r} here; give a {name} "
+            "that was trained on these classes."
+        )
 
 
 def _other_classes(workdir: Path, trained: Sequence[str], classes: Sequence[str]) -> str:

@@ -183,7 +183,7 @@ def predictions(made, batch=4):
 
 def sums(made, predicted, given, corrupted, mask=None):
     mask = np.ones(len(given), bool) if mask is None else mask
-    return jax.jit(made.measured)(predicted, given, corrupted, mask)
+    return jax.jit(made.compared)(predicted, given, corrupted, mask)
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -118,7 +118,7 @@ def test_ops_that_draw_nothing_are_all_that_are_done():
     assert random == {
         "random_crop", "inception_crop", "fast_inception_crop", "flip_lr", "shift", "affine",
         "randaug", "color_jitter", "three_augment", "random_erasing", "grayscale",
-        "gaussian_blur", "solarize",
+        "gaussian_blur", "solarize", "scale_jitter",
     }  # fmt: skip
 
 

@@ -101,7 +101,7 @@ class Masked(Objective):
         return {"loss": totals["loss"], "top1": totals["top1"]}
 
     def eval_sums(self, network: Network, params: PyTree, kept: PyTree, batch: Batch) -> Sums:
-        """Returns `measured` of a batch; an image is corrupted the same way every time."""
+        """Returns `compared` of a batch; an image is corrupted the same way every time."""
         batch = batch | {"corruption": self.corruption(image_keys(batch["image"]))}
         return self._predicted(network, params, batch, train=False, key=None)
 
@@ -113,7 +113,7 @@ class Masked(Objective):
         predicted_BLO = network.apply(
             params, images_BHWC, train=train, key=key, source_BL=source_BL
         )
-        return self.measured(predicted_BLO, batch["image"], corrupted_BL, batch["_mask"])
+        return self.compared(predicted_BLO, batch["image"], corrupted_BL, batch["_mask"])
 
     def corruption(self, keys_B: jax.Array) -> Corruption:
         """Draws the corruption of each image from its key: `counts` patches in every image.
@@ -133,7 +133,7 @@ class Masked(Objective):
         source_L = jnp.where(rank_L < by_mask + by_other, other_L, own_L)
         return jnp.where(rank_L < by_mask, -1, source_L), rank_L < self.corrupted
 
-    def measured(
+    def compared(
         self,
         predicted_BLO: jax.Array,
         images_BHWC: jax.Array,

@@ -214,16 +214,13 @@ def test_total_does_not_depend_on_the_split_into_ragged_batches(sizes):
 # --- the state before the first step ---
 
 
-def init(key):
-    return {"w": jax.random.normal(key, (3,))}
-
-
-def test_create_starts_at_step_zero_with_the_parameters_of_the_key():
-    found = state.create(init, optax.adam(0.1), jax.random.key(3), ema=False)
+def test_state_starts_at_step_zero_with_the_parameters():
+    params = {"w": jnp.arange(3.0)}
+    found = state.from_params(params, optax.adam(0.1), ema=False)
     assert found.step.dtype == jnp.int32
     assert found.step.shape == ()
     assert int(found.step) == 0
-    np.testing.assert_array_equal(found.params["w"], init(jax.random.key(3))["w"])
+    np.testing.assert_array_equal(found.params["w"], params["w"])
     assert found.ema is None
 
 

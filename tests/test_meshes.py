@@ -125,7 +125,7 @@ def test_state_is_made_in_place_and_bitwise_the_same_on_every_mesh(family):
     model, image = variants.make(cfg), jax.numpy.zeros((1, SIDE, SIDE, 3))
 
     def create(key):
-        return state.create(lambda k: model.init(k, image)["params"], tx, key, ema=True)
+        return state.from_params(model.init(key, image)["params"], tx, ema=True)
 
     made = {}
     for shape in [(1, 1, 1, 1), *MESHES]:

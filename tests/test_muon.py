@@ -20,7 +20,6 @@ from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput
 from vit_jax.models import variants
 from vit_jax.optim import muon
-from vit_jax.step import state as state_lib
 
 RATE = 0.01
 SETTINGS = {**OPTIONS["muon"], "momentum": 0.95}
@@ -186,7 +185,7 @@ def losses(shape: tuple[int, ...], **settings):
     config, devices = config_lib.load("configs/base.py", words), jax.devices()[: math.prod(shape)]
     made, found = program.make(config, classes=7, examples=64, devices=devices), []
     params = tiny.params(variants.of(config.model, 7), 8, 8)
-    state = state_lib.from_params(params, made.tx, ema=False)
+    state = made.begin(params)
     state = jax.device_put(state, jax.tree.map(lambda x: x.sharding, made.abstract))
     for _ in range(4):
         given = jax.device_put(batch(16, 0, 8, 8, 7), made.batch_sharding)

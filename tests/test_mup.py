@@ -64,7 +64,7 @@ def test_the_rate_of_a_parameter_is_multiplied_and_its_decay_is_not(name):
     ((_, found),), _ = run(ours, params, grads)
     ((_, plain),), _ = run(alone, params, grads)
     factors = mup.factors(params, M, name, OPTIONS[name])
-    decays = optimizers.decayed(params, "kernels")
+    decays = optimizers.decay_factors(params, "kernels", [])
 
     def check(update, direction, factor, param, decay):
         expected = direction * factor - LR * 0.1 * param * decay

@@ -139,7 +139,12 @@ def test_factors_on_decay_that_have_no_use_are_bad_input():
             2.0,
             "only parameters that do not decay with .*decay_mask=kernels",
         ),
-        ("kernels", "heads/.*", 2.0, "'heads/.*' matches no parameter; near are head/bias, head/k"),
+        (
+            "kernels",
+            "heads/.*",
+            2.0,
+            "'heads/.*' matches no parameter that is trained; near are head/bias",
+        ),
         ("all", "head/.*", -1.0, r"'head/\.\*' has -1.0; give 0 or more"),
     ):
         with pytest.raises(BadInput, match=rf"optimizer\.decay\.multipliers: .*{words}"):
@@ -567,7 +572,7 @@ def by_layer(params, factors) -> dict[str, float]:
 @pytest.mark.parametrize("pool", ["token", "map"])
 def test_decay_mask_covers_every_parameter_and_is_true_for_kernels_only(scan, pool):
     params = shapes(scan, pool=pool, representation=9)
-    mask = optimizers.decayed(params, "kernels")
+    mask = optimizers.decay_factors(params, "kernels", [])
     assert jax.tree.structure(mask) == jax.tree.structure(params)
     decayed = {path for path, decays in tree.leaves_with_paths(mask) if decays}
     assert decayed == {p for p, _ in tree.leaves_with_paths(params) if p.split("/")[-1] == "kernel"}
@@ -577,7 +582,7 @@ def test_decay_mask_covers_every_parameter_and_is_true_for_kernels_only(scan, po
 
 @BOTH
 def test_decay_mask_all_is_true_everywhere(scan):
-    assert all(jax.tree.leaves(optimizers.decayed(shapes(scan), "all")))
+    assert all(jax.tree.leaves(optimizers.decay_factors(shapes(scan), "all", [])))
 
 
 @BOTH

@@ -3,13 +3,11 @@
 
 """The learning rate and the optimizer of a configuration. Start from `make`."""
 
-import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from vit_jax import sharding
 from vit_jax.config import frozen, sections, timeline
-from vit_jax.errors import BadInput
 from vit_jax.models import variants
 from vit_jax.optim import optimizers, schedules
 from vit_jax.step import train_step
@@ -53,28 +51,10 @@ def make(
         decay_multipliers=config.optimizer.decay.multipliers,
         widening=cfg.width / base if base else 0.0,  # type: ignore[attr-defined]  # only for ViTs
         rules=rules,
-        trained=selection.trained if selection else lambda factors: factors,
+        part=selection,
         **frozen.arguments(config.optimizer),
     )
-    if selection:
-        _check_patterns(config, selection)
     return rates, train_step.skipping(tx) if config.skip_non_finite else tx
-
-
-def _check_patterns(config: sections.Config, selection: "partial.Selection") -> None:
-    """Raises BadInput if a pattern of the optimizer matches no parameter that is trained."""
-    optimizer = config.optimizer
-    for key, pairs in (
-        ("lr_mults", optimizer.lr_mults),
-        ("decay.multipliers", optimizer.decay.multipliers),
-    ):
-        for pattern, _ in pairs:
-            if not any(re.fullmatch(pattern, name) for name in selection.names):
-                raise BadInput(
-                    f"optimizer.{key}: {pattern!r} matches no parameter that "
-                    f"trainable={config.trainable!r} trains; these are {selection.names[0]}, ... "
-                    f"{selection.names[-1]}."
-                )
 
 
 def climb(config: sections.Config, params: Any) -> Callable[[Any, Any], Any] | None:

@@ -58,23 +58,22 @@ def selection(
     return partial.select(what, params, config.model.variant)
 
 
-def split(chosen: "partial.Selection | None") -> state.Split:
+def _split(chosen: "partial.Selection | None") -> state.Split:
     """Returns the function that splits parameters into what is trained and the base."""
     if chosen is None:
         return lambda params: (params, None)
     return lambda params: (chosen.trained(params), chosen.base(params))
 
 
-def creation(
+def beginning(
     config: sections.Config,
     objective: Objective,
-    init_params: Callable[[jax.Array], Any],
     tx: optimizers.Transform,
     chosen: "partial.Selection | None",
-) -> Callable[[jax.Array], state.TrainState]:
-    """Returns key -> the state before the first step."""
-    options = {"ema": config.ema.decay > 0, "keep": objective.kept, "split": split(chosen)}
-    return functools.partial(state.create, init_params, tx, **options)
+) -> Callable[[Any], state.TrainState]:
+    """Returns every parameter -> the state before the first step."""
+    ema, keep = config.ema.decay > 0, objective.kept
+    return functools.partial(state.from_params, tx=tx, ema=ema, keep=keep, split=_split(chosen))
 
 
 def axes(params: Any, meaning: sharding.Axes, chosen: "partial.Selection | None") -> sharding.Axes:
@@ -88,14 +87,14 @@ def axes(params: Any, meaning: sharding.Axes, chosen: "partial.Selection | None"
 
 
 def abstract_state(
-    create: Callable[[jax.Array], state.TrainState],
-    key: jax.ShapeDtypeStruct,
+    begin: Callable[[Any], state.TrainState],
+    params: Any,
     axes: sharding.Axes,
     rules: sharding.Rules,
     reads: read_models.Reads,
 ) -> state.TrainState:
-    """Returns the state that `create` makes from a key, as shapes with shardings."""
-    shapes = jax.eval_shape(create, key)
+    """Returns the state that `begin` makes from parameters, as shapes with shardings."""
+    shapes = jax.eval_shape(begin, params)
     base = shapes.base and params_of(shapes.base, axes, rules)
     shapes = dataclasses.replace(shapes, base=None)
     placed = _with_places(shapes, sharding.place(shapes, axes, rules))

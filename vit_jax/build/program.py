@@ -93,7 +93,7 @@ class Program:
     abstract: state.TrainState  # shapes with shardings
     create: Any  # jitted: key -> state
     init_params: Callable[[jax.Array], Any]  # key -> parameters
-    tx: optimizers.Transform
+    begin: Callable[[Any], state.TrainState]  # parameters -> state
     selection: "partial.Selection | None"  # of what is trained; None: every parameter
     whole_params: Any  # parameters of the model, and beside them, as shapes with shardings
     step: Any  # jitted: (state, batch, key) -> (state, metrics)
@@ -196,11 +196,7 @@ class Program:
         chosen = tree.map_with_path(
             lambda path, leaf: jax.device_put(taken.get(path, leaf), leaf.sharding), fresh
         )
-        from_params = functools.partial(
-            state.from_params, tx=self.tx, ema=self.config.ema.decay > 0, keep=self.objective.kept,
-            split=placement.split(self.selection),
-        )  # fmt: skip
-        created = jax.jit(from_params, out_shardings=places)(chosen)
+        created = jax.jit(self.begin, out_shardings=places)(chosen)
         return read_models.filled(created, self.objective.reads)
 
     def with_base(self, restored: state.TrainState, fitted: "Fitted | None") -> state.TrainState:
@@ -214,7 +210,12 @@ class Program:
 
     def whole(self, params: Any, base: Any) -> Any:
         """Returns what the model is applied with: what is trained (or its average), and base."""
-        return params if self.selection is None else jax.jit(self.selection.whole)(params, base)
+        return params if self.selection is None else self._joined(params, base)
+
+    @functools.cached_property
+    def _joined(self) -> Any:
+        assert self.selection is not None
+        return jax.jit(self.selection.whole)
 
     def changed(self, settings: Mapping[str, Any]) -> "Program":
         """Makes the same program with other values: config key -> value."""
@@ -268,9 +269,9 @@ def make(
     params = jax.eval_shape(init_params, _key_shape())
     selection = placement.selection(config, objective, params)
     rates, tx = optimization.make(config, chosen.cfg, params, steps, rules, selection)
-    create = placement.creation(config, objective, init_params, tx, selection)
+    begin = placement.beginning(config, objective, tx, selection)
     axes = placement.axes(params, objective.AXES | variants.axes(chosen.cfg), selection)
-    abstract = placement.abstract_state(create, _key_shape(), axes, rules, objective.reads)
+    abstract = placement.abstract_state(begin, params, axes, rules, objective.reads)
     places, everywhere = jax.tree.map(lambda x: x.sharding, abstract), rules.replicated
     model = variants.make(chosen.cfg, rules)
     step, *evaluation = _functions(config, objective, model, tx, params, platform, selection, steps)
@@ -288,9 +289,9 @@ def make(
         rules=rules,
         schedule=rates,
         abstract=abstract,
-        create=jax.jit(create, out_shardings=places),
+        create=jax.jit(lambda key: begin(init_params(key)), out_shardings=places),
         init_params=init_params,
-        tx=tx,
+        begin=begin,
         selection=selection,
         whole_params=placement.params_of(params, axes, rules),
         step=jitted(step, donate_argnums=0, out_shardings=(places, everywhere)),

@@ -369,47 +369,34 @@ def apply_blocks(
     Returns:
       The output of the last block, and the output of each block that `cfg.maps` counts from 1.
     """
-    rows = _as_rows(getattr(model, "rules", None))
-    with added.to_layers(factors=factors(cfg.dtype), rows=rows):
-        return _apply_blocks(model, block, attributes, x_BLD, cfg, key, shared, last)
-
-
-def _apply_blocks(
-    model: nn.Module,
-    block: type[nn.Module],
-    attributes: tuple[Any, ...],
-    x_BLD: jax.Array,
-    cfg: Deep,
-    key: jax.Array | None,
-    shared: jax.Array | None,
-    last: tuple[Any, ...],
-) -> tuple[jax.Array, list[jax.Array]]:
     layers_S: Layer = None
     if key is not None:
         layers_S = (jnp.linspace(0.0, cfg.drop_path, cfg.depth), jax.random.split(key, cfg.depth))
     unrolled = (cfg.unrolled or cfg.maps) and not model.is_initializing()
-    if cfg.scan and (not unrolled or model.is_mutable_collection("intermediates")):
-        blocks = nn.scan(
-            rematerialised(block, cfg.remat, inside_scan=True),
-            variable_axes={"params": 0, "intermediates": 0},
-            split_rngs={"params": True},
-            in_axes=(0, nn.broadcast),  # type: ignore[arg-type]
-            length=cfg.depth,
-        )
-        x_BLD = blocks(*attributes, name="blocks")(x_BLD, layers_S, shared)[0]
-        return x_BLD, [x_BLD] * len(cfg.maps)  # `maps` is only here to make the parameters
+    rows = _as_rows(getattr(model, "rules", None))
+    with added.to_layers(factors=factors(cfg.dtype), rows=rows):
+        if cfg.scan and (not unrolled or model.is_mutable_collection("intermediates")):
+            blocks = nn.scan(
+                rematerialised(block, cfg.remat, inside_scan=True),
+                variable_axes={"params": 0, "intermediates": 0},
+                split_rngs={"params": True},
+                in_axes=(0, nn.broadcast),  # type: ignore[arg-type]
+                length=cfg.depth,
+            )
+            x_BLD = blocks(*attributes, name="blocks")(x_BLD, layers_S, shared)[0]
+            return x_BLD, [x_BLD] * len(cfg.maps)  # `maps` is only here to make the parameters
 
-    alone, outputs = rematerialised(block, cfg.remat, inside_scan=False), []
-    params = _unstacked(model.variables["params"]["blocks"], cfg.depth) if cfg.scan else []
-    for i in range(cfg.depth):
-        layer: Any = (x_BLD, _layer(layers_S, i), shared)
-        if cfg.scan:
-            block_i = alone(*attributes, *(last if i == cfg.depth - 1 else ()), parent=None)
-            x_BLD, _ = block_i.apply({"params": params[i]}, *layer)  # type: ignore[misc]
-        else:
-            x_BLD, _ = alone(*attributes, name=f"block_{i}")(*layer)
-        outputs.append(x_BLD)
-    return x_BLD, [outputs[level - 1] for level in cfg.maps]
+        alone, outputs = rematerialised(block, cfg.remat, inside_scan=False), []
+        params = _unstacked(model.variables["params"]["blocks"], cfg.depth) if cfg.scan else []
+        for i in range(cfg.depth):
+            layer: Any = (x_BLD, _layer(layers_S, i), shared)
+            if cfg.scan:
+                block_i = alone(*attributes, *(last if i == cfg.depth - 1 else ()), parent=None)
+                x_BLD, _ = block_i.apply({"params": params[i]}, *layer)  # type: ignore[misc]
+            else:
+                x_BLD, _ = alone(*attributes, name=f"block_{i}")(*layer)
+            outputs.append(x_BLD)
+        return x_BLD, [outputs[level - 1] for level in cfg.maps]
 
 
 def _layer(layers_S: Layer, i: int) -> Layer:

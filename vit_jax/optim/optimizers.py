@@ -15,7 +15,7 @@ layer, such as `blocks/3/attn/query/kernel`. They mean the same with and without
 import difflib
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +34,15 @@ _STEM = re.compile(
 )
 
 
+class Part(Protocol):
+    """A part of the parameters that is trained, see `models.partial.Selection`."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    def trained(self, params: PyTree) -> PyTree: ...
+
+
 def make_optimizer(
     params: PyTree,
     schedule: Schedule,
@@ -48,7 +57,7 @@ def make_optimizer(
     freeze: Sequence[str] = (),
     widening: float = 0.0,
     rules: Rules | None = None,
-    trained: Callable[[PyTree], PyTree] = lambda factors: factors,
+    part: Part | None = None,
     **options: Any,
 ) -> Transform:
     """Returns the optimizer for a tree of parameters.
@@ -72,20 +81,20 @@ def make_optimizer(
       widening: width of the model over that of the base model of muP, see `mup.factors`; 0 without
         muP.
       rules: placement of the parameters, which Muon uses.
-      trained: maps a tree of constants, one for each of `params`, to that of the trained ones.
+      part: the part of `params` that is trained; None: all of them.
       **options: arguments of the function in `DIRECTIONS`.
 
     Raises:
       BadInput: a pattern matches nothing, everything is frozen, or muP has no rule for the
         optimizer.
     """
-    decay = _decay(params, weight_decay, decay_mask, decay_multipliers, trained)
+    decay = _decay(weight_decay, decay_factors(params, decay_mask, decay_multipliers, part))
     if widening:
         decay = optax.chain(_widened(params, widening, name, options), decay)
     if name == "muon":
         options["rules"] = rules
-    factors = trained(rate_factors(params, lr_mults, layer_decay))
-    frozen = _multiply(trained(trainable(params, freeze))) if freeze else optax.identity()
+    factors = rate_factors(params, lr_mults, layer_decay, part)
+    frozen = _multiply(trainable(params, freeze)) if freeze else optax.identity()
     return optax.chain(
         frozen,
         clipped(clip) if clip else optax.identity(),
@@ -103,18 +112,8 @@ def _widened(params: PyTree, widening: float, name: str, options: dict[str, Any]
     return _multiply(mup.factors(params, widening, name, options))
 
 
-def _decay(
-    params: PyTree,
-    rate: float,
-    mask: str,
-    multipliers: Sequence[tuple[str, float]],
-    trained: Callable[[PyTree], PyTree],
-) -> Transform:
-    """Adds rate * multiplier * parameter to the update of each parameter that decays."""
-    if not multipliers:
-        decaying = trained(decayed(params, mask))
-        return optax.add_decayed_weights(rate, decaying) if rate else optax.identity()
-    factors = trained(decay_factors(params, mask, multipliers))
+def _decay(rate: float, factors: PyTree) -> Transform:
+    """Adds rate * factor * parameter to the update of each parameter."""
     if not rate:
         return optax.identity()
 
@@ -272,8 +271,10 @@ def per_layer(inner: Transform) -> Transform:
 # ---------------------------------------------------------------- parameters by pattern
 
 
-def _layer_factors(params: PyTree, value: Callable[[str], float]) -> PyTree:
-    """Returns a factor for each parameter; [S, 1, ...] where layers are stacked and differ."""
+def _layer_factors(
+    params: PyTree, value: Callable[[str], float], part: Part | None = None
+) -> PyTree:
+    """Returns a factor for each trained parameter; [S, 1, ...] where stacked layers differ."""
 
     def one(path: str, leaf: Any) -> np.ndarray:
         values = np.array([value(p) for p in tree.layer_paths(path, leaf.shape)], np.float32)
@@ -283,7 +284,12 @@ def _layer_factors(params: PyTree, value: Callable[[str], float]) -> PyTree:
             return values[0]
         return values.reshape(-1, *[1] * (len(leaf.shape) - 1))
 
-    return tree.map_with_path(one, params)
+    factors = tree.map_with_path(one, params)
+    return part.trained(factors) if part else factors
+
+
+def _names(params: PyTree, part: Part | None) -> Sequence[str]:
+    return part.names if part else canonical_paths(params)
 
 
 def canonical_paths(params: PyTree) -> list[str]:
@@ -304,7 +310,7 @@ def _compile(key: str, pattern: str, paths: Sequence[str]) -> re.Pattern[str]:
         near = ", ".join(difflib.get_close_matches(pattern, paths, cutoff=0.4))
         shown = ", ".join(paths[:: max(1, len(paths) // 8)])
         raise BadInput(
-            f"{key}: {pattern!r} matches no parameter; "
+            f"{key}: {pattern!r} matches no parameter that is trained; "
             f"{f'near are {near}; ' if near else ''}paths look like {shown}."
         )
     return compiled
@@ -314,16 +320,16 @@ def _first_match(patterns: Sequence[tuple[re.Pattern[str], float]], path: str) -
     return next((factor for pattern, factor in patterns if pattern.fullmatch(path)), 1.0)
 
 
-def decayed(params: PyTree, which: str) -> PyTree:
-    """Returns a mask, True where weight decay acts: `kernels` (big_vision, AugReg) or `all`."""
-    return tree.map_with_path(lambda path, _: _decays(path, which), params)
-
-
 def _decays(path: str, which: str) -> bool:
     return which == "all" or path.endswith("/kernel")
 
 
-def decay_factors(params: PyTree, which: str, multipliers: Sequence[tuple[str, float]]) -> PyTree:
+def decay_factors(
+    params: PyTree,
+    which: str,
+    multipliers: Sequence[tuple[str, float]],
+    part: Part | None = None,
+) -> PyTree:
     """Returns the factor on the weight decay of each parameter, or of each layer of it.
 
     ViT-G decays its head by 3.0 and its body by 0.03 (arXiv:2106.04560): weight_decay=0.03 with
@@ -331,18 +337,19 @@ def decay_factors(params: PyTree, which: str, multipliers: Sequence[tuple[str, f
 
     Args:
       params: tree of arrays or shapes.
-      which: see `decayed`; a parameter that it leaves out has the factor 0.
+      which: `kernels` (big_vision, AugReg) or `all`; other parameters have the factor 0.
       multipliers: (pattern, factor) pairs; the first match wins; without a match the factor is 1.
+      part: the part of `params` that is trained; None: all of them.
 
     Raises:
-      BadInput: a pattern matches no parameter or only some that do not decay, or a factor is
+      BadInput: a pattern matches no name or only some that do not decay, or a factor is
         negative.
     """
-    key, paths = "optimizer.decay.multipliers", canonical_paths(params)
-    decaying = [path for path in paths if _decays(path, which)]
+    key, names = "optimizer.decay.multipliers", _names(params, part)
+    decaying = [name for name in names if _decays(name, which)]
     patterns = []
     for pattern, factor in multipliers:
-        compiled = _compile(key, pattern, paths)
+        compiled = _compile(key, pattern, names)
         if factor < 0:
             raise BadInput(f"{key}: {pattern!r} has {factor}; give 0 or more.")
         if not any(map(compiled.fullmatch, decaying)):
@@ -358,7 +365,7 @@ def decay_factors(params: PyTree, which: str, multipliers: Sequence[tuple[str, f
             return 0.0
         return _first_match(patterns, path)
 
-    return _layer_factors(params, factor_of)
+    return _layer_factors(params, factor_of, part)
 
 
 def trainable(params: PyTree, freeze: Sequence[str]) -> PyTree:
@@ -380,7 +387,10 @@ def trainable(params: PyTree, freeze: Sequence[str]) -> PyTree:
 
 
 def rate_factors(
-    params: PyTree, lr_mults: Sequence[tuple[str, float]], layer_decay: float
+    params: PyTree,
+    lr_mults: Sequence[tuple[str, float]],
+    layer_decay: float,
+    part: Part | None = None,
 ) -> PyTree:
     """Returns the factor on the learning rate of each parameter.
 
@@ -389,13 +399,17 @@ def rate_factors(
       lr_mults: (pattern, factor) pairs; the first match wins; without a match the factor is 1.
       layer_decay: d; a parameter of layer l has a further factor d^(S + 1 - l): the stem is layer
         0, block i is layer i + 1, norm and head are layer S + 1 (arXiv:2003.10555, section A).
+      part: the part of `params` that is trained; None: all of them.
+
+    Raises:
+      BadInput: a pattern matches no name.
     """
-    paths, depth = canonical_paths(params), tree.depth(params)
-    patterns = [(_compile("optimizer.lr_mults", p, paths), factor) for p, factor in lr_mults]
+    names, depth = _names(params, part), tree.depth(params)
+    patterns = [(_compile("optimizer.lr_mults", p, names), factor) for p, factor in lr_mults]
 
     def factor(path: str) -> float:
         index = tree.layer_index(path)
         layer = index + 1 if index is not None else (0 if _STEM.fullmatch(path) else depth + 1)
         return _first_match(patterns, path) * layer_decay ** (depth + 1 - layer)
 
-    return _layer_factors(params, factor)
+    return _layer_factors(params, factor, part)

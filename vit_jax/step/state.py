@@ -43,28 +43,6 @@ class TrainState:
         return {name: x for name, x in fields.items() if name != "kept" or x is not None}
 
 
-def create(
-    init: Callable[[jax.Array], PyTree],
-    tx: optax.GradientTransformation,
-    key: jax.Array,
-    *,
-    ema: bool,
-    keep: Callable[[PyTree], PyTree] = lambda _: None,
-    split: Split = lambda params: (params, None),
-) -> TrainState:
-    """Returns the state before the first step. Pure: meant for `jax.jit` with out-shardings.
-
-    Args:
-      init: key -> parameters.
-      tx: the optimizer.
-      key: typed key.
-      ema: keeps an average of the parameters, which starts at the initial parameters.
-      keep: parameters -> what the objective keeps, see `Objective.kept`.
-      split: parameters -> (those to train, those that stay as they are or None).
-    """
-    return from_params(init(key), tx, ema=ema, keep=keep, split=split)
-
-
 def from_params(
     params: PyTree,
     tx: optax.GradientTransformation,
@@ -73,7 +51,15 @@ def from_params(
     keep: Callable[[PyTree], PyTree] = lambda _: None,
     split: Split = lambda params: (params, None),
 ) -> TrainState:
-    """Returns the state that starts at the given parameters."""
+    """Returns the state before the first step. Pure: meant for `jax.jit` with out-shardings.
+
+    Args:
+      params: every parameter.
+      tx: the optimizer.
+      ema: keeps an average of the parameters, which starts at the initial parameters.
+      keep: parameters -> what the objective keeps, see `Objective.kept`.
+      split: parameters -> (those to train, those that stay as they are or None).
+    """
     kept = keep(params)
     params, base = split(params)
     average = jax.tree.map(jnp.copy, params) if ema else None

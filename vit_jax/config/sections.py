@@ -21,25 +21,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from vit_jax.config import schema
-from vit_jax.config.model_section import Attention as Attention
-from vit_jax.config.model_section import Biases as Biases
-from vit_jax.config.model_section import Compute as Compute
-from vit_jax.config.model_section import EpsilonIn as EpsilonIn
-from vit_jax.config.model_section import FinalNorm as FinalNorm
-from vit_jax.config.model_section import Gate as Gate
-from vit_jax.config.model_section import Gelu as Gelu
 from vit_jax.config.model_section import Model as Model
-from vit_jax.config.model_section import Norm as Norm
-from vit_jax.config.model_section import NormAt as NormAt
-from vit_jax.config.model_section import Pool as Pool
-from vit_jax.config.model_section import Posemb as Posemb
-from vit_jax.config.model_section import PosembAt as PosembAt
-from vit_jax.config.model_section import RootPool as RootPool
-from vit_jax.config.model_section import Rope as Rope
-from vit_jax.config.model_section import RopeCoordinates as RopeCoordinates
-from vit_jax.config.model_section import Stem as Stem
-from vit_jax.config.model_section import StemNorm as StemNorm
-from vit_jax.config.optimizer_sections import Dtype as Dtype
 from vit_jax.config.optimizer_sections import Optimizer, Schedule
 from vit_jax.config.schema import MOST, Range, how_often, inside, results, where
 

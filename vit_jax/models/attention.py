@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 
-from vit_jax.config.sections import Biases, Rope
+from vit_jax.config.model_section import Biases, Rope
 from vit_jax.models import attention_math, layers
 from vit_jax.models.layers import factors, product, stream
 from vit_jax.sharding import Rules, constrain

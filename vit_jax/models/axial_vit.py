@@ -23,7 +23,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from vit_jax.config.sections import Compute, Gelu, Posemb
+from vit_jax.config.model_section import Compute, Gelu, Posemb
 from vit_jax.errors import BadInput
 from vit_jax.models import layers, posemb, settings, vit
 from vit_jax.models.attention import Attention

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vit_jax.config import plugins
-from vit_jax.config.sections import Dtype
+from vit_jax.config.optimizer_sections import Dtype
 from vit_jax.errors import BadInput
 from vit_jax.models.settings import ModelConfig
 

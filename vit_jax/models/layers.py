@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
-from vit_jax.config.sections import Gate, Gelu, Norm
+from vit_jax.config.model_section import Gate, Gelu, Norm
 from vit_jax.errors import unknown
 from vit_jax.models import added
 from vit_jax.sharding import Axes, Rules, constrain

@@ -15,7 +15,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from vit_jax.config.sections import Compute, Gelu
+from vit_jax.config.model_section import Compute, Gelu
 from vit_jax.models import layers, settings
 from vit_jax.models.layers import Layer, Mlp, Remat, dropout, layer_norm
 from vit_jax.models.settings import Settings, TokenConfig, only_filters

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vit_jax.config.sections import Posemb
+from vit_jax.config.model_section import Posemb
 from vit_jax.errors import BadInput
 
 # Parameter path pattern -> logical axes, see sharding.param_axes.

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
-from vit_jax.config.sections import Compute, EpsilonIn, RootPool, Stem
+from vit_jax.config.model_section import Compute, EpsilonIn, RootPool, Stem
 from vit_jax.errors import BadInput
 from vit_jax.models import layers, settings
 from vit_jax.models.layers import Remat, rematerialised

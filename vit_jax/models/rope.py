@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from vit_jax.config.sections import RopeCoordinates
+from vit_jax.config.model_section import RopeCoordinates
 from vit_jax.errors import BadInput
 
 

@@ -9,7 +9,7 @@ Start from `config`, which makes a `ViTConfig` from the section `model`.
 import dataclasses
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from vit_jax.config.sections import (
+from vit_jax.config.model_section import (
     Biases,
     Compute,
     FinalNorm,

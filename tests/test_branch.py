@@ -236,6 +236,7 @@ def state_form(words):
             "--config.optimizer.decay.multipliers=(('head/.*', 100.0),)",
             "--config.optimizer.lr_mults=(('head/.*', 9.0),)", "--config.skip_non_finite=7",
             "--config.model.dropout=0.2", "--config.model.drop_path=0.2",
+            "--config.model.patch_dropout=0.2",
             "--config.mixup.alpha=0.2",
         ),
     ],

@@ -50,7 +50,8 @@ def assert_same(cfg):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"depth": 2, "pool": "gap", "drop_path": 0.4, "dropout": 0.1, "attention_dropout": 0.1},
+        {"depth": 2, "pool": "gap", "drop_path": 0.4, "dropout": 0.1, "attention_dropout": 0.1}
+        | {"patch_dropout": 0.5},
         {"depth": 2, "dropout": 0.1, "attention_dropout": 0.1, "posemb": "relative"}
         | {"registers": 1},
         {"pool": "map", "posemb_at": "every", "remat": "full", "drop_path": 0.4},

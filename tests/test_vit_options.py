@@ -4,6 +4,7 @@
 """The options of the ViT: blocks, norms, positions, tokens and pools of today's encoders."""
 
 import dataclasses
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -244,6 +245,41 @@ def test_tokens_that_are_not_real_change_nothing(settings):
     assert np.abs(masked[0] - all_real).max() > 1e-3
 
 
+@pytest.mark.parametrize("settings", [{"pool": "gap"}, {"registers": 2}, {"pool": "map"}])
+def test_a_step_with_patch_dropout_sees_some_patches_of_each_image(settings):
+    """The logits are those of 3 of the 6 patches, whichever, in a place of their own."""
+    cfg = tiny.config(**settings, patch_dropout=0.5, depth=1, scan=False)
+    params, images = tiny.params(cfg), tiny.images_of(cfg, 8)
+    training = {"train": True, "key": jax.random.key(3)}
+    dropped = apply(cfg, params, images, **training)
+    chosen = [list(c) for c in itertools.combinations(range(6), 3)]
+    drawn = []
+    for image, logits in zip(images, dropped, strict=True):
+        real = np.zeros((len(chosen), 6), bool)
+        np.put_along_axis(real, np.array(chosen), True, axis=1)
+        tiled = np.tile(image, (len(chosen), 1, 1, 1))
+        every = np.asarray(apply(cfg, params, tiled, real_BL=real))
+        (same,) = np.flatnonzero(np.abs(every - np.asarray(logits)).max(axis=1) < 1e-5)
+        drawn.append(same)
+    assert len(set(drawn)) > 4  # each image has patches of its own
+    np.testing.assert_array_equal(dropped, apply(cfg, params, images, **training))
+    all_seen = dataclasses.replace(cfg, patch_dropout=0.0)
+    whole = apply(all_seen, params, images)
+    np.testing.assert_array_equal(apply(cfg, params, images), whole)  # outside training
+    np.testing.assert_array_equal(apply(all_seen, params, images, **training), whole)
+
+
+def test_flops_with_patch_dropout_are_by_hand():
+    whole, cfg = tiny.config(), tiny.config(patch_dropout=0.5)
+    assert [cfg.kept(n) for n in (6, 5, 1)] == [3, 2, 1]
+    assert cfg.forward_flops(*SIZE) == whole.forward_flops(*SIZE) == whole.training_flops(*SIZE)
+    fewer = sum(token(before) for before in (4, 5, 6))
+    assert cfg.training_flops(*SIZE) == whole.forward_flops(*SIZE) - fewer
+    for needs in (lambda: cfg.for_maps((1,)), lambda: cfg.for_patches(4), cfg.for_tokens):
+        with pytest.raises(BadInput, match=r"patch_dropout=0.5: .* every patch"):
+            needs()
+
+
 def test_registers_lie_behind_both_class_tokens():
     cfg = tiny.config(distillation=True, registers=3)
     assert (cfg.class_rows, cfg.prefix) == (2, 5)
@@ -283,6 +319,9 @@ def test_parts_of_the_pool_stand_side_by_side():
         ({"final_norm": "pooled", "pool": "map"}, "norm of its own"),
         ({"gate": "silu", "gelu": "erf"}, "which has no GELU"),
         ({"class_token": True}, "always have one"),
+        ({"patch_dropout": 0.5, "rope": "axial"}, "positions that the stem adds"),
+        ({"patch_dropout": 0.5, "posemb_at": "shared"}, "positions that the stem adds"),
+        ({"patch_dropout": 0.5, "posemb": "relative2d"}, "positions that the stem adds"),
         ({"posemb": "relative2d", "attention": "fused"}, "relative"),
         ({"posemb": "relative2d", "posemb_at": "every"}, "in the attention of each layer"),
     ],

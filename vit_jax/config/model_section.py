@@ -110,6 +110,8 @@ class Model:
     attention_dropout: float = results(0.0, "rate on attention weights", _RATE)
     drop_path: float = results(
         0.0, "stochastic depth: rate of the last block, linear from 0", _RATE)
+    patch_dropout: float = results(
+        0.0, "training: share of the patches that the blocks do not see", _RATE)
     gelu: Literal["auto", Gelu] = results(
         "auto", "form of GELU; quick: x sigmoid(1.702 x); auto, here and below: init's, else the "
         "published")

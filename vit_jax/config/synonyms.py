@@ -94,6 +94,7 @@ TABLE: dict[str, dict[str, tuple[str, ...]]] = {
             ("model.attention_dropout=<share 0.1>", ""),
         "drop_path_rate stochastic_depth stochastic_depth_rate":
             ("model.drop_path=<share 0.1>", "It is the rate of the last block."),
+        "patch_drop_rate patch_drop": ("model.patch_dropout=<share 0.5>", ""),
         "fp16 bf16 float16 bfloat16 mixed_precision amp half_precision precision":
             ("model.dtype=<name bfloat16>", "Parameters stay in float32.",
              "model.dtype=float32"),

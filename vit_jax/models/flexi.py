@@ -72,6 +72,10 @@ class FlexiConfig(vit.ViTConfig):
         flops = [self.at(patch).forward_flops(height, width) for patch in self.patches]
         return round(sum(flops) / len(flops))
 
+    def training_flops(self, height: int, width: int) -> int:
+        flops = [self.at(patch).training_flops(height, width) for patch in self.patches]
+        return round(sum(flops) / len(flops))
+
     def stream_size(self, height: int, width: int) -> int:
         sizes = [self.at(patch).stream_size(height, width) for patch in self.patches]
         return round(sum(sizes) / len(sizes))

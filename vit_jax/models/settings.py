@@ -77,6 +77,10 @@ class ModelConfig:
         """Returns the FLOPs (2 per multiply-add) of one RGB image, for utilisation and plans."""
         raise self._missing("forward_flops")
 
+    def training_flops(self, height: int, width: int) -> int:
+        """Returns the FLOPs of the forward pass of one RGB image in a training step."""
+        return self.forward_flops(height, width)
+
     def channel_flops(self, height: int, width: int) -> int:
         """Returns how many of these FLOPs each channel of an image costs.
 

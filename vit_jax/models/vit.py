@@ -55,7 +55,7 @@ class ViT(nn.Module):
 
         Args:
           images_BHWC: float32 [B, H, W, C]; H and W are multiples of the patch.
-          train: whether dropout and stochastic depth are active.
+          train: whether dropout, also of patches, and stochastic depth are active.
           key: typed key, needed in training if any rate is above 0.
           source_BL: int32 [B, L], for each place the patch whose embedding it receives. -1 means
             the mask token; None leaves every patch in its place. Only used to predict patches,
@@ -71,18 +71,22 @@ class ViT(nn.Module):
           [B, 1 + L, D]; for one that gives feature maps, a tuple of [B, rows, columns, D].
         """
         cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
-        rates = max(cfg.dropout, cfg.attention_dropout, cfg.drop_path)
+        rates = max(cfg.dropout, cfg.attention_dropout, cfg.drop_path, cfg.patch_dropout)
         rates += max(cfg.rope_jitter, cfg.rope_rescale) - 1
         key = key if train and rates > 0 else None
         stem_key, blocks_key = (None, None) if key is None else jax.random.split(key)
 
         tokens_BLD, grid = self._embed(images_BHWC, dtype, source_BL)
         tokens_BLD, everywhere_1LD = self._positioned(tokens_BLD, grid, size)
-        tokens_BLD = _only(tokens_BLD, visible_BK, cfg.prefix)
+        seen_BK = _drawn(cfg, tokens_BLD, stem_key) if visible_BK is None else visible_BK
+        if seen_BK is not None:
+            tokens_BLD = _only(tokens_BLD, seen_BK, cfg.prefix)
         tokens_BLD = dropout(tokens_BLD, cfg.dropout, stem_key)
         tokens_BLD = self._stem_norm(tokens_BLD, "tokens")
         tokens_BLD = constrain(tokens_BLD, ("act_batch", "act_tokens", "act_embed"), self.rules)
         if real_BL is not None:
+            if seen_BK is not None:
+                real_BL = jnp.take_along_axis(real_BL, seen_BK, axis=1)
             real_BL = jnp.pad(real_BL, ((0, 0), (cfg.prefix, 0)), constant_values=True)
         shared = Shared(everywhere_1LD, self._places(grid, stem_key), real_BL)
         attributes, last = (cfg, self.rules, grid), (cfg.last_is_short and visible_BK is None,)
@@ -244,9 +248,17 @@ def _corrupted(patches_BLD: jax.Array, source_BL: jax.Array, mask_11D: jax.Array
     return jnp.where(source_BL1 < 0, mask_11D, taken_BLD)
 
 
-def _only(tokens_BLD: jax.Array, visible_BK: jax.Array | None, prefix: int) -> jax.Array:
-    """Returns the tokens before the patches, and the patches with these numbers; None: all."""
-    if visible_BK is None:
-        return tokens_BLD
+def _drawn(cfg: ViTConfig, tokens_BLD: jax.Array, key: jax.Array | None) -> jax.Array | None:
+    """Draws the patches of each image that the blocks see, int32 [B, K]; None: all."""
+    if key is None or not cfg.patch_dropout:
+        return None
+    key = jax.random.fold_in(key, 2)  # the key itself belongs to dropout, 1 to rotary positions
+    batch, patches = len(tokens_BLD), tokens_BLD.shape[1] - cfg.prefix
+    order_BL = jnp.argsort(jax.random.uniform(key, (batch, patches)), axis=1)
+    return order_BL[:, : cfg.kept(patches)]
+
+
+def _only(tokens_BLD: jax.Array, visible_BK: jax.Array, prefix: int) -> jax.Array:
+    """Returns the tokens before the patches, and the patches with these numbers."""
     patches_BKD = jnp.take_along_axis(tokens_BLD[:, prefix:], visible_BK[..., None], axis=1)
     return jnp.concatenate([tokens_BLD[:, :prefix], patches_BKD], axis=1)

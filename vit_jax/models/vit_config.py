@@ -7,6 +7,7 @@ Start from `config`, which makes a `ViTConfig` from the section `model`.
 """
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from vit_jax.config.model_section import (
@@ -116,6 +117,7 @@ class ViTConfig(TokenConfig):
     dropout: float = 0.0
     attention_dropout: float = 0.0
     drop_path: float = 0.0  # rate of the last block; the first has 0, linear in between
+    patch_dropout: float = 0.0  # share of patches left out in training (arXiv:2208.07220)
     gelu: Gelu = "tanh"
     ln_epsilon: float = 1e-6
     dtype: Compute = "float32"
@@ -176,10 +178,26 @@ class ViTConfig(TokenConfig):
 
         return vit.ViT(self, rules)
 
+    def kept(self, patches: int) -> int:
+        """Returns how many of the patches of an image the blocks see in training."""
+        return max(1, math.floor((1.0 - self.patch_dropout) * patches + 1e-6))
+
     def forward_flops(self, height: int, width: int) -> int:
         """Returns the FLOPs of one RGB image; see `variants.forward_flops`."""
+        return self._flops(height, width, math.prod(self.patch_grid(height, width)))
+
+    def training_flops(self, height: int, width: int) -> int:
+        if not self.patch_dropout:
+            return self.forward_flops(height, width)
+        return self._flops(height, width, self.kept(math.prod(self.patch_grid(height, width))))
+
+    def stream_size(self, height: int, width: int) -> int:
+        return self.depth * self.kept(math.prod(self.patch_grid(height, width))) * self.width
+
+    def _flops(self, height: int, width: int, seen: int) -> int:
+        """Returns the FLOPs of an image of which the blocks see some patches."""
         patches = (height // self.stride) * (width // self.stride)
-        tokens = patches + self.prefix
+        tokens = seen + self.prefix
         d, kernels = self.width, self.width * self.mlp * (3 if self.gate != "none" else 2)
 
         def block(queries: int) -> int:
@@ -226,9 +244,21 @@ class ViTConfig(TokenConfig):
         return self.pool in ("token", "gap") and not self.distillation
 
     def for_patches(self, outputs: int) -> "ViTConfig":
+        self._check_all_seen("prediction of patches")
         return dataclasses.replace(self, classes=0, patch_outputs=outputs)
 
+    def for_maps(self, levels: tuple[int, ...]) -> Self:
+        self._check_all_seen("maps of features")
+        return super().for_maps(levels)
+
+    def _check_all_seen(self, what: str) -> None:
+        if self.patch_dropout:
+            raise BadInput(
+                f"model.patch_dropout={self.patch_dropout}: {what} need every patch; leave it out."
+            )
+
     def for_tokens(self) -> "ViTConfig":
+        self._check_all_seen("tokens of views")
         if self.pool not in ("token", "gap") or self.distillation:
             raise BadInput(
                 f"model.pool={self.pool}, distillation={self.distillation}: tokens of views need "
@@ -263,7 +293,7 @@ class ViTConfig(TokenConfig):
 
     def unheld(self, constants: Any, takes: frozenset[str], *, everything: bool) -> list[str]:
         keys = {*OPTIONS, *(("pool", "registers") if everything else ())}
-        keys -= takes | {"rope_jitter", "rope_rescale"}  # only training has these
+        keys -= takes | {"rope_jitter", "rope_rescale", "patch_dropout"}  # only training has these
         usual = {field.name: field.default for field in dataclasses.fields(self)}
 
         def differs(key: str) -> bool:
@@ -286,6 +316,7 @@ _TAKES |= {"representation", "dropout", "attention_dropout", "attention"}
 OPTIONS = ("class_token", "distillation", "rope", "rope_base", "rope_coordinates", "rope_grid")
 OPTIONS += ("rope_jitter", "rope_rescale", "stem_bias", "stem_norm", "norm", "norm_at")
 OPTIONS += ("final_norm", "parallel", "layer_scale", "qk_norm", "gate", "mlp_norm", "biases")
+OPTIONS += ("patch_dropout",)
 _TAKES |= set(OPTIONS)
 
 
@@ -343,6 +374,12 @@ def config(wanted: Settings, classes: int, units: str | None, size: str, patch: 
     return dataclasses.replace(cfg, attention="xla")  # `build` may choose a better path
 
 
+def _at_stem(wanted: Settings) -> bool:
+    """Returns True if a token carries its position, so that tokens may be left out."""
+    relative = wanted.posemb in ("relative", "relative2d")
+    return wanted.posemb_at == "stem" and wanted.rope == "none" and not relative
+
+
 def _check_options(wanted: Settings) -> None:
     """Raises BadInput for options that do not go together."""
     rotary = [n for n in OPTIONS if n.startswith("rope_") and n in settings.changed(wanted)]
@@ -368,6 +405,8 @@ def _check_options(wanted: Settings) -> None:
         "parallel=True needs norm_at=pre: both branches read one norm": (
             wanted.parallel and wanted.norm_at != "pre"
         ),
+        "patch_dropout needs positions that the stem adds: posemb_at=stem, no relative ones, and "
+        "no rope": wanted.patch_dropout > 0 and not _at_stem(wanted),
         "final_norm=pooled: pool=map has a norm of its own after the tokens'": (
             wanted.final_norm == "pooled" and wanted.pool == "map"
         ),

@@ -128,7 +128,7 @@ class Objective:
 
     def step_flops(self, cfg: Any, height: int, width: int) -> int:
         """Returns the FLOPs of an example in a training step: 3 times a forward pass."""
-        return 3 * cfg.forward_flops(height, width)
+        return 3 * cfg.training_flops(height, width)
 
     def parameters(self, key: jax.Array, output: Any) -> PyTree:
         """Returns parameters to train beside those of the model, e.g. of a projection head.

@@ -22,6 +22,7 @@ from vit_jax.cli import arguments
 from vit_jax.errors import BadInput
 
 if TYPE_CHECKING:
+    from vit_jax.data.ops.decode import Decode
     from vit_jax.data.splits.split import Split
     from vit_jax.inference.segmenter import Segmenter
     from vit_jax.reports.segmentation_page import Segmented
@@ -39,14 +40,21 @@ def whole(parser: argparse.ArgumentParser) -> None:
 
 
 def is_segmentation(args: argparse.Namespace) -> bool:
-    """Returns True if `weights` is a run that learned segmentation."""
+    """Returns True if `weights` is a run that learned segmentation.
+
+    Raises:
+      BadInput: it is not one, and `--whole` is given.
+    """
     from vit_jax.weights import loading
 
-    if not loading.may_be_run(args.weights):
-        return False
-    from vit_jax.inference import segmenter
+    if loading.may_be_run(args.weights):
+        from vit_jax.inference import segmenter
 
-    return segmenter.is_segmentation(args.weights)
+        if segmenter.is_segmentation(args.weights):
+            return True
+    if args.whole:
+        raise BadInput(f"--whole has no use with {args.weights}, which has no masks; leave it out.")
+    return False
 
 
 def _open(args: argparse.Namespace) -> "Segmenter":
@@ -54,6 +62,15 @@ def _open(args: argparse.Namespace) -> "Segmenter":
 
     with arguments.own_words():
         return segmenter.open_run(args.weights, arguments.image_size(args), args.whole)
+
+
+def _check_unused(args: argparse.Namespace, **defaults: object) -> None:
+    """Raises BadInput for an argument that only models of classes have, unless at its default."""
+    for name, default in defaults.items():
+        if getattr(args, name) != default:
+            raise BadInput(
+                f"--{name} has no use with {args.weights}, which learned masks; leave it out."
+            )
 
 
 # ---------------------------------------------------------------- predict
@@ -64,23 +81,24 @@ def predict(args: argparse.Namespace) -> int:
     from vit_jax import console
     from vit_jax.data.inspect import colours, show
     from vit_jax.data.numpy_ops.resize import Unsuitable
-    from vit_jax.data.ops import decode
+    from vit_jax.data.ops.decode import BadImage
     from vit_jax.inference import inputs
 
+    _check_unused(args, topk=5, names="", heads=0, patch=0)
     if not args.out:
         raise BadInput(f"{args.weights} predicts masks; give --out=FOLDER for them.")
     folder = arguments.writable(os.path.join(args.out, "classes.txt")).parent
     paths = inputs.image_files(args.images, sys.stdin)
     model = _open(args)
-    palette, op = colours.palette(len(model.names)), decode.Decode(channels=model.channels)
+    palette = colours.palette(len(model.names))
     read, bad = list[tuple[str, np.ndarray]](), dict[str, str]()
 
     def images() -> Iterator[np.ndarray]:
         for path in paths:
             try:
-                image = op.in_python(Path(path).read_bytes())
+                image = model.decode.in_python(Path(path).read_bytes())
                 model.check(image)
-            except (decode.BadImage, Unsuitable, OSError) as e:
+            except (BadImage, Unsuitable, OSError) as e:
                 bad[path] = f"{path} cannot be used: {getattr(e, 'strerror', None) or e}."
                 continue
             read.append((path, image))
@@ -123,13 +141,6 @@ def _names(paths: Sequence[str]) -> list[str]:
 # ---------------------------------------------------------------- evaluate
 
 
-def check(args: argparse.Namespace) -> None:
-    """Raises BadInput for an argument that only evaluations of classes have."""
-    for name, default in (("labels", ""), ("classes", "all"), ("names", "")):
-        if getattr(args, name) != default:
-            raise BadInput(f"--{name} has no use with masks; leave it out.")
-
-
 def evaluate(args: argparse.Namespace) -> "Segmented":
     """Measures a run on a split, at the size that each mask has."""
     from vit_jax import console
@@ -137,9 +148,9 @@ def evaluate(args: argparse.Namespace) -> "Segmented":
     from vit_jax.data.numpy_ops.resize import Unsuitable
     from vit_jax.evaluators.segmentation import Pixels
     from vit_jax.inference import model as inference
-    from vit_jax.reports import segmentation_page
+    from vit_jax.reports import segmentation_page, summary
 
-    check(args)
+    _check_unused(args, labels="", classes="all", names="", heads=0, patch=0)
     with arguments.own_words():
         opened = inference.open_data(args.weights, args.data or "", args.data_dir)
         name, split = inference.choose_split(opened, args.split)
@@ -149,7 +160,7 @@ def evaluate(args: argparse.Namespace) -> "Segmented":
     waiting: list[tuple[str, np.ndarray, np.ndarray]] = []
 
     def images() -> Iterator[np.ndarray]:
-        for example, image, mask in _examples(split, model.channels):
+        for example, image, mask in _examples(split, model.decode):
             try:
                 model.check(image)
             except Unsuitable as e:
@@ -173,9 +184,11 @@ def evaluate(args: argparse.Namespace) -> "Segmented":
         segmentation_page.case(e, m, show.visible(image), mask, predicted, palette)
         for _, _, (e, m, image, mask, predicted) in sorted(worst, reverse=True)
     ]
+    measured = {name: {"windows_miou": pixels.figures.miou}} if not args.data else {}
     return segmentation_page.Segmented(
         args.weights, args.data or opened.spec, name, "whole" if args.whole else "windows",
         model.size, model.names, pixels, cases,
+        summary.verdict(measured, model.expected, model.changed),
     )  # fmt: skip
 
 
@@ -191,13 +204,13 @@ def _own_classes(
     return np.array([*map(names.index, given), -1], np.int32)
 
 
-def _examples(split: "Split", channels: int) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+def _examples(split: "Split", op: "Decode") -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     """Yields name, image and mask of each example as stored."""
     from vit_jax.data.formats.mask_file import fault
     from vit_jax.data.formats.stored import read_image
-    from vit_jax.data.ops import decode
+    from vit_jax.data.ops.decode import BadImage
 
-    op, read = decode.Decode(channels=channels), split.numpy_reader()
+    read = split.numpy_reader()
     for index in range(len(split)):
         fields = read(index)
         if "mask" not in fields:
@@ -207,8 +220,8 @@ def _examples(split: "Split", channels: int) -> Iterator[tuple[str, np.ndarray, 
             image = op.in_python(stored) if isinstance(stored, bytes) else stored
             mask = np.asarray(read_image(fields["mask"]))
             if problem := fault(mask, image.shape[:2]):
-                raise decode.BadImage(problem)
-        except (decode.BadImage, OSError) as e:
+                raise BadImage(problem)
+        except (BadImage, OSError) as e:
             reason = getattr(e, "strerror", None) or str(e)
             place = getattr(fields["mask"], "path", "its mask")
             raise BadInput(

@@ -77,7 +77,7 @@ def test_names_keep_their_commas(tmp_path):
 @pytest.mark.parametrize(
     "text, part",
     [
-        ("Idx\tRatio\tTrain\tVal\tName\n1\t0.1576\t11664\t1172\twall\n2\t0.1\t6\t2\tsky", "neither"),
+        ("Idx\tRatio\tTrain\tVal\tName\n1\t0.15\t11664\t1172\twall\n2\t0.1\t6\t2\tsky", "neither"),
         ("sky 7\nroad 0", "before the name"), ("1 sky\nroad", "'road'"),
         ("class 1 10 20 30\nclass 2 40 50 60", "colour"), ("1 2 sky\n3 4 road", "which number"),
         ("1 64 128 64 sky\n2 1 1 1 road", "which number"), ("7\n8", "no name"),
@@ -176,6 +176,7 @@ def test_black_and_white_masks_with_their_colours(tmp_path):
         (NUMBERED, encoded(RGB), ("coloured", "no colours")),
         (COLOURED, encoded(RGB + 1), ("(10, 10, 10)", "void")),
         (NUMBERED, encoded(GRAY, kind="JPEG"), ("JPEG", "PNG")),
+        (NUMBERED, encoded(GRAY, kind="WEBP"), ("WEBP", "PNG")),
         (NUMBERED, b"", ("empty",)),
         (NUMBERED, encoded(GRAY)[:50], ("",)),
     ],
@@ -302,6 +303,26 @@ def test_pascal_voc(tmp_path):
 
 
 # --- data check ---
+
+
+def test_check_finds_masks_of_a_source_with_other_classes():
+    """A source of one's own may give any number."""
+    from vit_jax.data.inspect import check
+    from vit_jax.data.sources.source import Source
+    from vit_jax.data.splits.split import Split, Table
+
+    def fields(row):
+        mask = np.array([[0, 1], [-1, row]], np.int32)
+        return {"image": np.zeros((2, 2, 3), np.uint8), "labels": np.array([-1]), "mask": mask}
+
+    table = Table(4, str, None, numbered=True, numpy_reader=lambda: fields)
+    report = check.check_images(Source("own", ("a", "b"), {"all": Split(table, range(4))}), 1)
+    assert [name for name, _ in report.bad] == ["2", "3"]
+    assert (
+        "pixels of 3 (1, first at row 1, column 1) are of no class, of which there are 2"
+        in (report.bad[1][1])
+    )
+    assert [pixels for _, _, pixels in report.masks] == [5, 5, 6]
 
 
 def test_check_names_each_fault_of_a_mask(tmp_path, capsys):

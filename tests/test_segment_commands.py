@@ -13,6 +13,7 @@ import pytest
 from interrupted_runs import assert_equal, cut
 from PIL import Image
 
+from vit_jax.cli import segmentation
 from vit_jax.cli.main import main
 
 ROOT = Path(__file__).parent.parent
@@ -56,6 +57,13 @@ def commands() -> list[list[str]]:
     text = (ROOT / "docs/segmentation.md").read_text()
     (block,) = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
     return [shlex.split(line)[1:] for line in block.splitlines()]
+
+
+def test_masks_have_names_of_their_own():
+    names = segmentation._names
+    assert names(["p/a.jpg", "p/q/b.png"]) == ["a.png", "q/b.png"]
+    clash = ["p/a.jpg", "p/a.png", "p/a.jpg.jpg"]
+    assert names(clash) == ["a.jpg.png", "a.png.png", "a.jpg.jpg.png"]
 
 
 @pytest.mark.integration

@@ -7,7 +7,6 @@ Start from `predict` and `evaluate`.
 """
 
 import argparse
-import collections
 import heapq
 import logging
 import os
@@ -23,6 +22,7 @@ from vit_jax.errors import BadInput
 
 if TYPE_CHECKING:
     from vit_jax.data.ops.decode import Decode
+    from vit_jax.data.sources.source import Source
     from vit_jax.data.splits.split import Split
     from vit_jax.inference.segmenter import Segmenter
     from vit_jax.reports.segmentation_page import Segmented
@@ -127,15 +127,16 @@ def predict(args: argparse.Namespace) -> int:
 
 
 def _names(paths: Sequence[str]) -> list[str]:
-    """Returns a name for the mask of each image: its path below what all share, as PNG."""
+    """Returns a name for the mask of each image: its path below what all share, as PNG.
+
+    Where two images, such as a.jpg and a.png, would have one name, all keep their endings.
+    """
     parent = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
     relative = [os.path.relpath(os.path.abspath(path), parent) for path in paths]
     plain = [f"{os.path.splitext(path)[0]}.png" for path in relative]
-    times = collections.Counter(plain)
-    return [
-        name if times[name] == 1 else f"{path}.png"
-        for name, path in zip(plain, relative, strict=True)
-    ]
+    if len({*plain}) == len({*relative}):
+        return plain
+    return [f"{path}.png" for path in relative]
 
 
 # ---------------------------------------------------------------- evaluate
@@ -155,12 +156,12 @@ def evaluate(args: argparse.Namespace) -> "Segmented":
         opened = inference.open_data(args.weights, args.data or "", args.data_dir)
         name, split = inference.choose_split(opened, args.split)
     model = _open(args)
-    own_class = _own_classes(args, model.names, opened.classes)
+    own_class = _own_classes(args.weights, model.names, opened)
     palette, pixels = colours.palette(len(model.names)), Pixels(len(model.names))
     waiting: list[tuple[str, np.ndarray, np.ndarray]] = []
 
     def images() -> Iterator[np.ndarray]:
-        for example, image, mask in _examples(split, model.decode):
+        for example, image, mask in _examples(split, model.decode, len(opened.classes)):
             try:
                 model.check(image)
             except Unsuitable as e:
@@ -192,19 +193,20 @@ def evaluate(args: argparse.Namespace) -> "Segmented":
     )  # fmt: skip
 
 
-def _own_classes(
-    args: argparse.Namespace, names: tuple[str, ...], given: tuple[str, ...]
-) -> np.ndarray:
+def _own_classes(weights: str, names: tuple[str, ...], data: "Source") -> np.ndarray:
     """Returns the class of the run for each class of the data, and last -1 for no class."""
-    if lacking := [name for name in given if name not in names]:
+    label = {name: number for number, name in enumerate(names)}
+    if lacking := [name for name in data.classes if name not in label]:
         raise BadInput(
-            f"--data={args.data} has the class {lacking[0]!r}, but {args.weights} knows only "
+            f"{data.spec} has the class {lacking[0]!r}, but {weights} knows only "
             f"{', '.join(names[:20])}; name such pixels void in the file of classes."
         )
-    return np.array([*map(names.index, given), -1], np.int32)
+    return np.array([*map(label.__getitem__, data.classes), -1], np.int32)
 
 
-def _examples(split: "Split", op: "Decode") -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+def _examples(
+    split: "Split", op: "Decode", classes: int
+) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     """Yields name, image and mask of each example as stored."""
     from vit_jax.data.formats.mask_file import fault
     from vit_jax.data.formats.stored import read_image
@@ -219,7 +221,7 @@ def _examples(split: "Split", op: "Decode") -> Iterator[tuple[str, np.ndarray, n
             stored = read_image(fields["image"])
             image = op.in_python(stored) if isinstance(stored, bytes) else stored
             mask = np.asarray(read_image(fields["mask"]))
-            if problem := fault(mask, image.shape[:2]):
+            if problem := fault(mask, image.shape[:2], classes):
                 raise BadImage(problem)
         except (BadImage, OSError) as e:
             reason = getattr(e, "strerror", None) or str(e)

@@ -31,9 +31,11 @@ from vit_jax.data.ops.scale import FILL
 from vit_jax.errors import BadInput
 from vit_jax.models import variants
 from vit_jax.runtime import coordination
+from vit_jax.step.objective import Network
 from vit_jax.step.segmentation import Segmentation
 from vit_jax.weights import loading
 
+Step = Callable[[Any, jax.Array], jax.Array]
 EACH = 4  # windows in a batch on each device
 _OVERLAP = 3  # a window begins at least 2/3 of its side after the one before (DINOv2: 341 of 512)
 _MOST_BYTES = 2**31  # of the logits of an image
@@ -64,7 +66,7 @@ class Segmenter:
     decode: decode.Decode
     params: Any = dataclasses.field(repr=False)
     rules: sharding.Rules
-    step: Callable[[Any, jax.Array], jax.Array]
+    step: Step
     whole: bool
     scale: float = 1.0
     expected: sections.Expected = _NOTHING
@@ -246,11 +248,6 @@ def open_run(
     )
     network = program.network(variants.make(cfg, rules), images)
 
-    def step(params: Any, windows: jax.Array) -> jax.Array:
-        grid = objective.grid(network, params, windows, train=False, key=None)
-        sides = map(min, grid.shape[1:3], size)  # a grid that is finer than the pixels shrinks here
-        return jax.image.resize(grid, (len(grid), *sides, grid.shape[3]), "linear")
-
     comparable = image_size in (None, images.size)
     origin = provenance.read(run.workdir).recipe
     return Segmenter(
@@ -260,10 +257,22 @@ def open_run(
         params=jax.device_put(params, rules.replicated),
         rules=rules,
         step=jax.jit(
-            step, out_shardings=rules.sharding(("act_batch",), (EACH * rules.batch_parts,))
+            step_of(objective, network, size),
+            out_shardings=rules.sharding(("act_batch",), (EACH * rules.batch_parts,)),
         ),
         whole=whole,
         scale=objective.scale,
         expected=config.expected if comparable and not whole else _NOTHING,
         changed=tuple(provenance.changed(origin, config) if origin else ()),
     )
+
+
+def step_of(objective: Segmentation, network: Network, size: tuple[int, int]) -> Step:
+    """Returns `Segmenter.step`, not jitted yet."""
+
+    def step(params: Any, windows: jax.Array) -> jax.Array:
+        grid = objective.grid(network, params, windows, train=False, key=None)
+        sides = map(min, grid.shape[1:3], size)  # a grid that is finer than the pixels shrinks here
+        return jax.image.resize(grid, (len(grid), *sides, grid.shape[3]), "linear")
+
+    return step

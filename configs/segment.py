@@ -159,7 +159,7 @@ def _as_segmenter(config, args, backbone):
     published = _PUBLISHED.get((args.dataset, args.model, args.head))
     if published and backbone == "full" and not args.size and args.levels == 1:
         config.expected.metric = f"{settings.official}/windows_miou"
-        config.expected.value = published / 100
+        config.expected.value = round(published / 100, 4)
         config.expected.tolerance = _TOLERANCE
         config.expected.source = (
             f"Segmenter, table of the authors' repository (rstrudel/segmenter): {published} %, "

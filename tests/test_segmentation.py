@@ -26,7 +26,7 @@ from vit_jax.data.tensorflow import tf
 from vit_jax.errors import BadInput
 from vit_jax.evaluators import segmentation as evaluator
 from vit_jax.inference import segmenter
-from vit_jax.models import dense_heads, variants
+from vit_jax.models import dense_heads, layers, variants
 from vit_jax.step import segmentation, state, train_step
 from vit_jax.step.objective import Network
 from vit_jax.step.segmentation import Segmentation
@@ -179,6 +179,16 @@ def test_dropout_of_the_mask_transformer_follows_the_key():
     np.testing.assert_array_equal(one, again)
     assert not np.allclose(one, other)
     assert one.shape == (2, 2, 3, 3)
+
+
+def test_dropout_reaches_the_weights_of_attention(monkeypatch):
+    for module in (dense_heads, layers):
+        monkeypatch.setattr(module, "dropout", lambda x, *_: x)
+    head = dense_heads.make("mask_transformer", 3, width=0, layers=1, rate=0.5)
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(1, 2, 3, 8)), jnp.float32)
+    params = head.init(KEY, x, None)
+    one, other = (head.apply(params, x, jax.random.key(n)) for n in (1, 2))
+    assert not np.allclose(one, other)
 
 
 @pytest.mark.parametrize(

@@ -163,7 +163,7 @@ def dark_and_light(root: Path, count: int = 40) -> Path:
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("trainable", ["adapters", "head"])
+@pytest.mark.parametrize("trainable", ["adapters", "lora(rank=4)", "head"])
 def test_two_classes_are_learned_and_evaluate_sees_what_the_run_saw(
     tmp_path, capsys, digits_run, trainable
 ):

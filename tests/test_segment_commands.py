@@ -81,6 +81,7 @@ def test_commands_of_the_page(tmp_path, monkeypatch, capsys, digits_run):
     assert main(check) == 0
     assert "house" in capsys.readouterr().out
     assert main([*train, *SHORT]) == 0
+    assert "predict runs/seg /path/to/images --out=" in capsys.readouterr().out
     results = json.loads(Path("runs/seg/results.json").read_text())
     assert 0 <= results["val"]["miou"] <= 1
     assert results["test"]["examples"] == 2

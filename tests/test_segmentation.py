@@ -112,7 +112,7 @@ def test_loss_and_figures_are_those_of_numpy():
     objective = Segmentation(classes=CLASSES)
     rng, given = np.random.default_rng(1), batch()
     logits = rng.normal(size=(8, 16, 24, CLASSES)).astype(np.float32)
-    loss, right = map(np.asarray, segmentation.measured(jnp.asarray(logits), given["mask"]))
+    loss, right = map(np.asarray, segmentation.loss_and_right(jnp.asarray(logits), given["mask"]))
     log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     counts = np.zeros((CLASSES, CLASSES), int)
     for i, mask in enumerate(given["mask"]):

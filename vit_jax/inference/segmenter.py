@@ -37,7 +37,7 @@ from vit_jax.weights import loading
 
 Step = Callable[[Any, jax.Array], jax.Array]
 EACH = 4  # windows in a batch on each device
-_OVERLAP = 3  # a window begins at least 2/3 of its side after the one before (DINOv2: 341 of 512)
+_OVERLAP = 3  # a window begins at most 2/3 of its side after the one before (DINOv2: 341 of 512)
 _MOST_BYTES = 2**31  # of the logits of an image
 _NOTHING = sections.Expected()
 _STRIP = 64  # rows of an image whose logits are in memory at a time

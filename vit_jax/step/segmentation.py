@@ -122,7 +122,7 @@ class Segmentation(Objective):
     ) -> Sums:
         logits = self.logits(network, params, batch["image"], train=True, key=key)
         mask = jnp.where(batch["_mask"][:, None, None], batch["mask"], -1)
-        loss_B, right = measured(logits, mask)
+        loss_B, right = loss_and_right(logits, mask)
         return {
             "loss": jnp.sum(loss_B),
             "right": jnp.sum(right, dtype=jnp.float32),
@@ -137,7 +137,7 @@ class Segmentation(Objective):
         """Returns the sum of losses, `confusion` int32 [Y, Y], and `examples`."""
         logits = self.logits(network, params, batch["image"], train=False, key=None)
         mask = jnp.where(batch["_mask"][:, None, None], batch["mask"], -1)
-        loss_B, _ = measured(logits, mask)
+        loss_B, _ = loss_and_right(logits, mask)
         return {
             "loss": jnp.sum(loss_B),
             "confusion": confusion(mask, jnp.argmax(logits, axis=-1), self.classes),
@@ -165,7 +165,7 @@ def joined(maps: tuple[jax.Array, ...]) -> jax.Array:
     return resized[0] if len(resized) == 1 else jnp.concatenate(resized, axis=-1)
 
 
-def measured(logits_BHWY: jax.Array, mask_BHW: jax.Array) -> tuple[jax.Array, jax.Array]:
+def loss_and_right(logits_BHWY: jax.Array, mask_BHW: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Returns the mean cross-entropy of each image, float32 [B], and its right pixels.
 
     The mean is over the pixels that count, and 0 where none does. So an image counts as much as

@@ -186,8 +186,8 @@ def test_dropout_reaches_the_weights_of_attention(monkeypatch):
         monkeypatch.setattr(module, "dropout", lambda x, *_: x)
     head = dense_heads.make("mask_transformer", 3, width=0, layers=1, rate=0.5)
     x = jnp.asarray(np.random.default_rng(0).normal(size=(1, 2, 3, 8)), jnp.float32)
-    params = head.init(KEY, x, None)
-    one, other = (head.apply(params, x, jax.random.key(n)) for n in (1, 2))
+    params, apply = jax.jit(lambda x: head.init(KEY, x, None))(x), jax.jit(head.apply)
+    one, other = (apply(params, x, jax.random.key(n)) for n in (1, 2))
     assert not np.allclose(one, other)
 
 

@@ -13,6 +13,7 @@ import pytest
 from interrupted_runs import assert_equal, cut
 from PIL import Image
 
+from vit_jax.cli import segmentation
 from vit_jax.cli.main import main
 
 ROOT = Path(__file__).parent.parent
@@ -58,6 +59,13 @@ def commands() -> list[list[str]]:
     return [shlex.split(line)[1:] for line in block.splitlines()]
 
 
+def test_masks_have_names_of_their_own():
+    names = segmentation._names
+    assert names(["p/a.jpg", "p/q/b.png"]) == ["a.png", "q/b.png"]
+    clash = ["p/a.jpg", "p/a.png", "p/a.jpg.jpg"]
+    assert names(clash) == ["a.jpg.png", "a.png.png", "a.jpg.jpg.png"]
+
+
 @pytest.mark.integration
 def test_commands_of_the_page(tmp_path, monkeypatch, capsys, digits_run):
     data = masks_folder(tmp_path / "data")
@@ -73,6 +81,7 @@ def test_commands_of_the_page(tmp_path, monkeypatch, capsys, digits_run):
     assert main(check) == 0
     assert "house" in capsys.readouterr().out
     assert main([*train, *SHORT]) == 0
+    assert "predict runs/seg /path/to/images --out=" in capsys.readouterr().out
     results = json.loads(Path("runs/seg/results.json").read_text())
     assert 0 <= results["val"]["miou"] <= 1
     assert results["test"]["examples"] == 2
@@ -98,10 +107,10 @@ def test_commands_of_the_page(tmp_path, monkeypatch, capsys, digits_run):
     assert measured["classes"][3]["iou"] in (None, 0.0)
     assert "data:image/png" in Path("runs/seg_evaluation/evaluation.html").read_text()
     assert main([*evaluate, "--whole"]) == 0
-    refused(tmp_path, data, train, capsys)
+    refused(tmp_path, data, train, capsys, str(digits_run))
 
 
-def refused(tmp_path, data, train, capsys):
+def refused(tmp_path, data, train, capsys, digits_run):
     """What is refused, each with its file."""
     run = "runs/seg"
     fresh = [word for word in train if "workdir" not in word and "source" not in word]
@@ -113,6 +122,14 @@ def refused(tmp_path, data, train, capsys):
     broken.write_bytes(b"no image")
     assert main(["predict", run, str(broken), f"{data}/images/test/4.jpg", "--out=runs/out"]) == 2
     assert "broken.png" in capsys.readouterr().err
+    others = [f"{data}/images/test/4.jpg", "--out=runs/out"]
+    for unused in ("--topk=3", "--names=x", "--heads=2", "--patch=8"):
+        assert main(["predict", run, *others, unused]) == 2
+        assert f"{unused.partition('=')[0]} has no use" in capsys.readouterr().err
+    assert main(["evaluate", run, "--classes=present"]) == 2
+    assert "--classes has no use" in capsys.readouterr().err
+    assert main(["evaluate", digits_run, "--whole"]) == 2
+    assert "--whole has no use" in capsys.readouterr().err
     line = tmp_path / "line.png"
     Image.fromarray(np.zeros((1, 600_000, 3), np.uint8)).save(line)
     assert main(["predict", run, str(line), "--out=runs/out"]) == 2
@@ -129,6 +146,50 @@ def refused(tmp_path, data, train, capsys):
     assert "masks/train" in error
     assert "77" in error
     assert "Traceback" not in error
+
+
+def dark_and_light(root: Path, count: int = 40) -> Path:
+    """PNG files of 16 bits with two classes, whose values are below 900, in blocks of a patch."""
+    rng = np.random.default_rng(1)
+    for number in range(count):
+        split = ("train", "train", "train", "val", "test")[number % 5]
+        mask = rng.integers(0, 2, (8, 12)).repeat(2, 0).repeat(2, 1)
+        image = 150 + 600 * mask + rng.integers(-100, 100, mask.shape)
+        for kind, array in (("images", image.astype(np.uint16)), ("masks", mask.astype(np.uint8))):
+            folder = root / kind / split
+            folder.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(array).save(folder / f"{number}.png")
+    (root / "classes.txt").write_text("dark\nlight")
+    return root
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("trainable", ["adapters", "lora(rank=4)", "head"])
+def test_two_classes_are_learned_and_evaluate_sees_what_the_run_saw(
+    tmp_path, capsys, digits_run, trainable
+):
+    """The images have the size of a window, so that evaluate and the run measure the same."""
+    data, run = dark_and_light(tmp_path / "data"), str(tmp_path / "run")
+    chain = "decode(high=900)|resize({size})"
+    words = [f"--config.data.train_ops={chain}|flip_lr", f"--config.data.eval_ops={chain}"]
+    words += ["--config.length=150 steps", "--config.schedule.lr=0.01"]
+    words += ["--config.expected.metric=test/windows_miou", "--config.expected.value=0.9"]
+    words += [f"--config.trainable={trainable}", f"--config.init={digits_run}"]
+    words += [f"--workdir={run}", f"--config.data.source=masks:{data}"]
+    recipe = f"--config={ROOT}/configs/segment.py"
+    assert main(["train", recipe, *SHORT, "--config.evals.val.every=0", *words]) == 0
+    assert "expected" not in capsys.readouterr().out  # the run itself has no windows
+    measured = json.loads(Path(run, "results.json").read_text())["test"]
+    assert measured["miou"] > 0.85  # of chance: 0.33
+
+    assert main(["evaluate", run, f"--out={tmp_path}/e"]) == 0
+    shown = capsys.readouterr().out
+    assert f"windows_miou: measured {measured['miou']:.4f}, expected 0.9000" in shown
+    again = json.loads((tmp_path / "e/evaluation.json").read_text())
+    assert again["miou"] == pytest.approx(measured["miou"], abs=1e-4)
+    assert again["pixel_accuracy"] == pytest.approx(measured["pixel_accuracy"], abs=1e-4)
+    assert main(["evaluate", run, f"--out={tmp_path}/e", "--whole"]) == 0
+    assert "expected" not in capsys.readouterr().out
 
 
 @pytest.mark.integration

@@ -21,11 +21,12 @@ from vit_jax.config import load as config_lib
 from vit_jax.data.inspect import colours
 from vit_jax.data.numpy_ops import resize
 from vit_jax.data.ops import chain
+from vit_jax.data.ops.decode import Decode
 from vit_jax.data.tensorflow import tf
 from vit_jax.errors import BadInput
 from vit_jax.evaluators import segmentation as evaluator
 from vit_jax.inference import segmenter
-from vit_jax.models import dense_heads, variants
+from vit_jax.models import dense_heads, layers, variants
 from vit_jax.step import segmentation, state, train_step
 from vit_jax.step.objective import Network
 from vit_jax.step.segmentation import Segmentation
@@ -111,7 +112,7 @@ def test_loss_and_figures_are_those_of_numpy():
     objective = Segmentation(classes=CLASSES)
     rng, given = np.random.default_rng(1), batch()
     logits = rng.normal(size=(8, 16, 24, CLASSES)).astype(np.float32)
-    loss, right = segmentation.measured(jnp.asarray(logits), given["mask"])
+    loss, right = map(np.asarray, segmentation.loss_and_right(jnp.asarray(logits), given["mask"]))
     log_p = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
     counts = np.zeros((CLASSES, CLASSES), int)
     for i, mask in enumerate(given["mask"]):
@@ -119,12 +120,17 @@ def test_loss_and_figures_are_those_of_numpy():
         own = np.take_along_axis(log_p[i], np.maximum(mask, 0)[..., None], -1)[..., 0][there]
         guess = logits[i].argmax(-1)[there]
         np.testing.assert_allclose(loss[i], -own.mean() if there.any() else 0, rtol=1e-5)
-        np.testing.assert_allclose(right[i], (guess == mask[there]).mean() if there.any() else 0)
+        np.testing.assert_array_equal(right[i][there], guess == mask[there])
+        assert not right[i][~there].any()
         if given["_mask"][i]:
             np.add.at(counts, (mask[there], guess), 1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Segmentation, "logits", lambda *_, **__: jnp.asarray(logits))
         sums = objective.eval_sums(None, None, None, given)
+        trained = objective.measured(objective.sums(None, None, None, given, None, KEY), 7.0)
+    # Of all pixels, as in an evaluation.
+    assert trained["pixel_accuracy"] == pytest.approx(np.trace(counts) / counts.sum())
+    assert trained["loss"] == pytest.approx(float(sums["loss"]) / 7)
     np.testing.assert_array_equal(sums["confusion"], counts)
     np.testing.assert_allclose(sums["loss"], np.asarray(loss)[given["_mask"]].sum(), rtol=1e-6)
     assert sums["examples"] == given["_mask"].sum() == 7
@@ -175,9 +181,25 @@ def test_dropout_of_the_mask_transformer_follows_the_key():
     assert one.shape == (2, 2, 3, 3)
 
 
+def test_dropout_reaches_the_weights_of_attention(monkeypatch):
+    for module in (dense_heads, layers):
+        monkeypatch.setattr(module, "dropout", lambda x, *_: x)
+    head = dense_heads.make("mask_transformer", 3, width=0, layers=1, rate=0.5)
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(1, 2, 3, 8)), jnp.float32)
+    params, apply = jax.jit(lambda x: head.init(KEY, x, None))(x), jax.jit(head.apply)
+    one, other = (apply(params, x, jax.random.key(n)) for n in (1, 2))
+    assert not np.allclose(one, other)
+
+
 @pytest.mark.parametrize(
     "given, part",
-    [("head='conv'", "linear"), ("levels=0", "levels"), ("dropout=1", "dropout")],
+    [
+        ("head='conv'", "linear"),
+        ("levels=0", "levels"),
+        ("dropout=1", "dropout"),
+        ("scale=0.5", "scale"),
+        ("levels=20", "levels=20.* has 12 levels"),
+    ],
 )
 def test_arguments_that_cannot_be_used(given, part):
     from vit_jax.build import run as build
@@ -188,6 +210,31 @@ def test_arguments_that_cannot_be_used(given, part):
     )
     with pytest.raises(BadInput, match=part):
         build.check(config)
+
+
+@pytest.mark.parametrize(
+    "dataset, split, size, scale, largest",
+    [("ade20k", "test", 512, 1, 2.0), ("cityscapes", "val", 768, 1024 / 768, 2048 / 768),
+     ("voc", "test", 480, 520 / 480, 1040 / 480)],
+)  # fmt: skip
+def test_recipe_trains_and_measures_as_segmenter(dataset, split, size, scale, largest):
+    """The numbers are those of im_size and crop_size in the authors' segm/config.yml."""
+    from vit_jax.build import objectives
+
+    model = "L/16" if dataset == "cityscapes" else "B/16"
+    spec = f"vit_jax:segment:dataset={dataset},model={model},head=mask_transformer"
+    config = config_lib.load(spec, [])
+    assert (config.data.image_size, config.data.val_percent) == (size, 0)
+    assert [*config.evals] == [config.evals[split].split] == [split]
+    ops = chain.parse("ops", config.data.train_ops, size)
+    assert (ops[1].smallest, ops[1].largest) == pytest.approx((largest / 4, largest), abs=1e-4)
+    objective = objectives.make(config, variants.of(config.model, 150))
+    assert objective.scale == pytest.approx(scale, abs=1e-4)
+    published = {"ade20k": 0.485, "cityscapes": 0.791, "voc": 0.0}[dataset]
+    wanted = (f"{split}/windows_miou", published) if published else ("", 0)
+    assert (config.expected.metric, config.expected.value) == wanted
+    for other in (",size=224", ",levels=4", ",backbone=frozen"):
+        assert config_lib.load(spec + other, []).expected.metric == ""
 
 
 # --- joint ops ---
@@ -238,11 +285,32 @@ def test_windows_cover_every_pixel(length, window):
     assert max(np.diff(starts), default=0) <= max(1, window * 2 // 3)
 
 
-def by_colour(whole, size=(16, 24)):
+def by_colour(whole, size=(16, 24), scale=1.0):
     """A segmenter that reads classes from the images: red, green or blue."""
     rules = rules_of((1, 1, 1, 1))
     step = jax.jit(lambda _, windows: windows.astype(jnp.float32))
-    return segmenter.Segmenter(("r", "g", "b"), size, 3, {}, rules, step, whole)
+    return segmenter.Segmenter(("r", "g", "b"), size, Decode(), {}, rules, step, whole, scale)
+
+
+def test_windows_cover_an_image_at_the_scale_of_the_run():
+    """A street of Cityscapes, 1024 x 2048, keeps its size in windows of 768."""
+    street = np.broadcast_to(np.uint8(0), (1024, 2048, 3))
+    assert by_colour(False, (768, 768), 4 / 3)._sides(street) == (1024, 2048)
+    assert by_colour(False, (768, 768))._sides(street) == (768, 1536)
+    assert by_colour(True, (768, 768), 4 / 3)._sides(street) == (384, 768)
+
+
+@pytest.mark.parametrize("sides", [(4, 6), (32, 24)])
+def test_grids_of_logits_are_resized_as_on_the_device(sides, monkeypatch):
+    """`Segmentation.logits` does it on the device, `Segmenter` on the host."""
+    logits = np.random.default_rng(0).normal(size=(2, *sides, 3)).astype(np.float32)
+    whole = jax.image.resize(jnp.asarray(logits), (2, 16, 24, 3), "linear")
+    monkeypatch.setattr(Segmentation, "grid", lambda *_, **__: jnp.asarray(logits))
+    step = segmenter.step_of(Segmentation(classes=3), None, (16, 24))
+    grids = step({}, np.zeros((2, 16, 24, 3), np.uint8))
+    assert grids.shape == (2, min(sides[0], 16), min(sides[1], 24), 3)
+    found = [resize.bilinear(np.asarray(grid), 16, 24) for grid in grids]
+    np.testing.assert_allclose(found, whole, atol=2e-6)
 
 
 @pytest.mark.parametrize("whole", [False, True])
@@ -276,7 +344,8 @@ def test_boundaries_are_those_of_erosion():
     reach = round(0.02 * np.hypot(*mask.shape))
     found = evaluator.boundary(mask)
     for k in range(3):
-        inner = ndimage.binary_erosion(mask == k, np.ones((3, 3)), reach, border_value=0)
+        same = (mask == k) | (mask < 0)  # void is no boundary
+        inner = ndimage.binary_erosion(same, np.ones((3, 3)), reach, border_value=0)
         np.testing.assert_array_equal(found & (mask == k), (mask == k) & ~inner)
 
 

@@ -7,7 +7,6 @@ Start from `predict` and `evaluate`.
 """
 
 import argparse
-import collections
 import heapq
 import logging
 import os
@@ -22,6 +21,8 @@ from vit_jax.cli import arguments
 from vit_jax.errors import BadInput
 
 if TYPE_CHECKING:
+    from vit_jax.data.ops.decode import Decode
+    from vit_jax.data.sources.source import Source
     from vit_jax.data.splits.split import Split
     from vit_jax.inference.segmenter import Segmenter
     from vit_jax.reports.segmentation_page import Segmented
@@ -39,14 +40,21 @@ def whole(parser: argparse.ArgumentParser) -> None:
 
 
 def is_segmentation(args: argparse.Namespace) -> bool:
-    """Returns True if `weights` is a run that learned segmentation."""
+    """Returns True if `weights` is a run that learned segmentation.
+
+    Raises:
+      BadInput: it is not one, and `--whole` is given.
+    """
     from vit_jax.weights import loading
 
-    if not loading.may_be_run(args.weights):
-        return False
-    from vit_jax.inference import segmenter
+    if loading.may_be_run(args.weights):
+        from vit_jax.inference import segmenter
 
-    return segmenter.is_segmentation(args.weights)
+        if segmenter.is_segmentation(args.weights):
+            return True
+    if args.whole:
+        raise BadInput(f"--whole has no use with {args.weights}, which has no masks; leave it out.")
+    return False
 
 
 def _open(args: argparse.Namespace) -> "Segmenter":
@@ -54,6 +62,15 @@ def _open(args: argparse.Namespace) -> "Segmenter":
 
     with arguments.own_words():
         return segmenter.open_run(args.weights, arguments.image_size(args), args.whole)
+
+
+def _check_unused(args: argparse.Namespace, **defaults: object) -> None:
+    """Raises BadInput for an argument that only models of classes have, unless at its default."""
+    for name, default in defaults.items():
+        if getattr(args, name) != default:
+            raise BadInput(
+                f"--{name} has no use with {args.weights}, which learned masks; leave it out."
+            )
 
 
 # ---------------------------------------------------------------- predict
@@ -64,23 +81,24 @@ def predict(args: argparse.Namespace) -> int:
     from vit_jax import console
     from vit_jax.data.inspect import colours, show
     from vit_jax.data.numpy_ops.resize import Unsuitable
-    from vit_jax.data.ops import decode
+    from vit_jax.data.ops.decode import BadImage
     from vit_jax.inference import inputs
 
+    _check_unused(args, topk=5, names="", heads=0, patch=0)
     if not args.out:
         raise BadInput(f"{args.weights} predicts masks; give --out=FOLDER for them.")
     folder = arguments.writable(os.path.join(args.out, "classes.txt")).parent
     paths = inputs.image_files(args.images, sys.stdin)
     model = _open(args)
-    palette, op = colours.palette(len(model.names)), decode.Decode(channels=model.channels)
+    palette = colours.palette(len(model.names))
     read, bad = list[tuple[str, np.ndarray]](), dict[str, str]()
 
     def images() -> Iterator[np.ndarray]:
         for path in paths:
             try:
-                image = op.in_python(Path(path).read_bytes())
+                image = model.decode.in_python(Path(path).read_bytes())
                 model.check(image)
-            except (decode.BadImage, Unsuitable, OSError) as e:
+            except (BadImage, Unsuitable, OSError) as e:
                 bad[path] = f"{path} cannot be used: {getattr(e, 'strerror', None) or e}."
                 continue
             read.append((path, image))
@@ -109,25 +127,19 @@ def predict(args: argparse.Namespace) -> int:
 
 
 def _names(paths: Sequence[str]) -> list[str]:
-    """Returns a name for the mask of each image: its path below what all share, as PNG."""
+    """Returns a name for the mask of each image: its path below what all share, as PNG.
+
+    Where two images, such as a.jpg and a.png, would have one name, all keep their endings.
+    """
     parent = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
     relative = [os.path.relpath(os.path.abspath(path), parent) for path in paths]
     plain = [f"{os.path.splitext(path)[0]}.png" for path in relative]
-    times = collections.Counter(plain)
-    return [
-        name if times[name] == 1 else f"{path}.png"
-        for name, path in zip(plain, relative, strict=True)
-    ]
+    if len({*plain}) == len({*relative}):
+        return plain
+    return [f"{path}.png" for path in relative]
 
 
 # ---------------------------------------------------------------- evaluate
-
-
-def check(args: argparse.Namespace) -> None:
-    """Raises BadInput for an argument that only evaluations of classes have."""
-    for name, default in (("labels", ""), ("classes", "all"), ("names", "")):
-        if getattr(args, name) != default:
-            raise BadInput(f"--{name} has no use with masks; leave it out.")
 
 
 def evaluate(args: argparse.Namespace) -> "Segmented":
@@ -137,19 +149,19 @@ def evaluate(args: argparse.Namespace) -> "Segmented":
     from vit_jax.data.numpy_ops.resize import Unsuitable
     from vit_jax.evaluators.segmentation import Pixels
     from vit_jax.inference import model as inference
-    from vit_jax.reports import segmentation_page
+    from vit_jax.reports import segmentation_page, summary
 
-    check(args)
+    _check_unused(args, labels="", classes="all", names="", heads=0, patch=0)
     with arguments.own_words():
         opened = inference.open_data(args.weights, args.data or "", args.data_dir)
         name, split = inference.choose_split(opened, args.split)
     model = _open(args)
-    own_class = _own_classes(args, model.names, opened.classes)
+    own_class = _own_classes(args.weights, model.names, opened)
     palette, pixels = colours.palette(len(model.names)), Pixels(len(model.names))
     waiting: list[tuple[str, np.ndarray, np.ndarray]] = []
 
     def images() -> Iterator[np.ndarray]:
-        for example, image, mask in _examples(split, model.channels):
+        for example, image, mask in _examples(split, model.decode, len(opened.classes)):
             try:
                 model.check(image)
             except Unsuitable as e:
@@ -173,31 +185,34 @@ def evaluate(args: argparse.Namespace) -> "Segmented":
         segmentation_page.case(e, m, show.visible(image), mask, predicted, palette)
         for _, _, (e, m, image, mask, predicted) in sorted(worst, reverse=True)
     ]
+    measured = {name: {"windows_miou": pixels.figures.miou}} if not args.data else {}
     return segmentation_page.Segmented(
         args.weights, args.data or opened.spec, name, "whole" if args.whole else "windows",
         model.size, model.names, pixels, cases,
+        summary.verdict(measured, model.expected, model.changed),
     )  # fmt: skip
 
 
-def _own_classes(
-    args: argparse.Namespace, names: tuple[str, ...], given: tuple[str, ...]
-) -> np.ndarray:
+def _own_classes(weights: str, names: tuple[str, ...], data: "Source") -> np.ndarray:
     """Returns the class of the run for each class of the data, and last -1 for no class."""
-    if lacking := [name for name in given if name not in names]:
+    label = {name: number for number, name in enumerate(names)}
+    if lacking := [name for name in data.classes if name not in label]:
         raise BadInput(
-            f"--data={args.data} has the class {lacking[0]!r}, but {args.weights} knows only "
+            f"{data.spec} has the class {lacking[0]!r}, but {weights} knows only "
             f"{', '.join(names[:20])}; name such pixels void in the file of classes."
         )
-    return np.array([*map(names.index, given), -1], np.int32)
+    return np.array([*map(label.__getitem__, data.classes), -1], np.int32)
 
 
-def _examples(split: "Split", channels: int) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+def _examples(
+    split: "Split", op: "Decode", classes: int
+) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
     """Yields name, image and mask of each example as stored."""
     from vit_jax.data.formats.mask_file import fault
     from vit_jax.data.formats.stored import read_image
-    from vit_jax.data.ops import decode
+    from vit_jax.data.ops.decode import BadImage
 
-    op, read = decode.Decode(channels=channels), split.numpy_reader()
+    read = split.numpy_reader()
     for index in range(len(split)):
         fields = read(index)
         if "mask" not in fields:
@@ -206,9 +221,9 @@ def _examples(split: "Split", channels: int) -> Iterator[tuple[str, np.ndarray, 
             stored = read_image(fields["image"])
             image = op.in_python(stored) if isinstance(stored, bytes) else stored
             mask = np.asarray(read_image(fields["mask"]))
-            if problem := fault(mask, image.shape[:2]):
-                raise decode.BadImage(problem)
-        except (decode.BadImage, OSError) as e:
+            if problem := fault(mask, image.shape[:2], classes):
+                raise BadImage(problem)
+        except (BadImage, OSError) as e:
             reason = getattr(e, "strerror", None) or str(e)
             place = getattr(fields["mask"], "path", "its mask")
             raise BadInput(

@@ -141,9 +141,10 @@ def summary(
     workdir = storage.path(args.workdir)
     drawn = not storage.is_remote(workdir) and any(workdir.glob(metric_writer.EVENT_FILES))
     curves = f" (curves: tensorboard --logdir={workdir})" if drawn else ""
+    more = {"finetune": "", "segment": " --out=predicted"}.get(recipes.split(args.config)[0].stem)
     following = (
-        f"vit_jax predict {workdir} /path/to/images"
-        if recipes.split(args.config)[0].stem == "finetune"
+        f"vit_jax predict {workdir} /path/to/images{more}"
+        if more is not None
         else "vit_jax train --config=vit_jax:finetune --workdir=runs/mine "
         "--config.data.source=folder:/path/to/images"
     )

@@ -14,7 +14,7 @@ from scipy import ndimage
 from vit_jax.step import segmentation
 
 _BOUNDARY = 0.02  # share of an image's diagonal (arXiv:2103.16562, section 4)
-_OUTSIDE = -2
+_OUTSIDE, _HIGHEST = -2, np.int32(2**30)  # of an image; above every class
 
 
 class Pixels:
@@ -75,13 +75,13 @@ def confusion(mask_HW: np.ndarray, predicted_HW: np.ndarray, classes: int) -> np
 
 
 def boundary(mask_HW: np.ndarray) -> np.ndarray:
-    """Returns True for pixels near another class, void, or the edge of the image; bool [H, W].
+    """Returns True for pixels near another class or the edge of the image; bool [H, W].
 
     Near is a distance, in rows and columns, of at most 2 % of the diagonal, and at least 1, as in
-    the authors' code.
+    the authors' code. Beside void (-1) there is no boundary, since it is not known what lies there.
     """
     reach = 2 * max(1, round(_BOUNDARY * math.hypot(*mask_HW.shape))) + 1
-    low = high = mask_HW
+    low, high = np.where(mask_HW < 0, _HIGHEST, mask_HW), mask_HW
     for axis in (0, 1):
         options = {"size": reach, "axis": axis, "mode": "constant", "cval": _OUTSIDE}
         low = ndimage.minimum_filter1d(low, **options)

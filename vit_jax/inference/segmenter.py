@@ -3,10 +3,11 @@
 
 """Applies a run that learned segmentation to images of any size, on all devices.
 
-An image is covered by windows of the size that the model was trained on, or is resized as a whole
-into one. Logits are averaged where windows overlap, resized to the image, and the highest wins.
-Axes: n windows, R C their rows and columns, h w the resized image, H W the image, Y classes. Start
-from `open_run`, then `Segmenter.of_images`.
+An image is resized to `scale` times the smallest size that covers a window, and is covered by
+windows of the size that the model was trained on; or it is resized as a whole into one. Logits are
+averaged where windows overlap, resized to the image, and the highest wins. Axes: n windows, R C
+their rows and columns, g k the grid of their logits, h w the resized image, H W the image, Y
+classes. Start from `open_run`, then `Segmenter.of_images`.
 """
 
 import collections
@@ -23,17 +24,22 @@ from vit_jax.build import objectives, program
 from vit_jax.checkpoints import step_folders
 from vit_jax.config import images as images_lib
 from vit_jax.config import load as config_lib
+from vit_jax.config import provenance, sections
 from vit_jax.data.numpy_ops import resize
+from vit_jax.data.ops import chain, decode
 from vit_jax.data.ops.scale import FILL
 from vit_jax.errors import BadInput
 from vit_jax.models import variants
 from vit_jax.runtime import coordination
+from vit_jax.step.objective import Network
 from vit_jax.step.segmentation import Segmentation
 from vit_jax.weights import loading
 
+Step = Callable[[Any, jax.Array], jax.Array]
 EACH = 4  # windows in a batch on each device
-_OVERLAP = 3  # a window begins at least 2/3 of its side after the one before (DINOv2: 341 of 512)
+_OVERLAP = 3  # a window begins at most 2/3 of its side after the one before (DINOv2: 341 of 512)
 _MOST_BYTES = 2**31  # of the logits of an image
+_NOTHING = sections.Expected()
 _STRIP = 64  # rows of an image whose logits are in memory at a time
 
 
@@ -44,20 +50,27 @@ class Segmenter:
     Attributes:
       names: the names of the classes.
       size: R and C.
-      channels: channels of the images.
+      decode: how the run decodes an image.
       params: parameters of the model and its head, on every device.
       rules: mesh and placement; windows are split over all devices.
-      step: jitted: (params, uint8 [n, R, C, channels]) -> float32 [n, R, C, Y].
+      step: jitted: (params, uint8 [n, R, C, channels]) -> float32 [n, g, k, Y], g and k at most R
+        and C.
       whole: whether an image is resized as a whole, not covered by windows.
+      scale: size of an image that windows cover; 1 is the smallest that covers a window.
+      expected: the published result of the run's recipe.
+      changed: the keys that the run gives other values than the recipe.
     """
 
     names: tuple[str, ...]
     size: tuple[int, int]
-    channels: int
+    decode: decode.Decode
     params: Any = dataclasses.field(repr=False)
     rules: sharding.Rules
-    step: Callable[[Any, jax.Array], jax.Array]
+    step: Step
     whole: bool
+    scale: float = 1.0
+    expected: sections.Expected = _NOTHING
+    changed: tuple[str, ...] = ()
 
     def of_images(self, images: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
         """Yields the class of every pixel, int32 [H, W], of images uint8 [H, W, channels].
@@ -94,7 +107,7 @@ class Segmenter:
 
     def _sides(self, image: np.ndarray) -> tuple[int, int]:
         ratios = [wanted / own for wanted, own in zip(self.size, image.shape, strict=False)]
-        scale = min(ratios) if self.whole else max(ratios)
+        scale = min(ratios) if self.whole else max(ratios) * self.scale
         rows, columns = (max(1, round(side * scale)) for side in image.shape[:2])
         return rows, columns
 
@@ -111,9 +124,9 @@ class Segmenter:
         lacking = count - len(batch)
         windows = np.pad(windows, ((0, lacking), *[(0, 0)] * 3))
         placed = jax.device_put(windows, self.rules.sharding(("act_batch",), (count,)))
-        logits = jax.device_get(self.step(self.params, placed))
-        for (canvas, place, _), logits_RCY in zip(batch, logits, strict=False):
-            canvas.add(place, logits_RCY)
+        grids = jax.device_get(self.step(self.params, placed))
+        for (canvas, place, _), grid_gkY in zip(batch, grids, strict=False):
+            canvas.add(place, resize.bilinear(grid_gkY, *self.size))
 
 
 class _Canvas:
@@ -221,11 +234,13 @@ def open_run(
     assert isinstance(objective, Segmentation)
     cfg, images = objective.model(cfg), images_lib.of(config.data)
     size = image_size or images.size
+    ops = chain.parse("data.eval_ops", config.data.eval_ops, size, images.channels)
+    decodes = (op for op in ops if isinstance(op, decode.Decode))
     variants.check_image_size(cfg, *size)
     weights = loading.read_weights(text)
     prefix = f"{program.PARAMETERS}/"
     head = {p.removeprefix(prefix): x for p, x in weights.flat.items() if p.startswith(prefix)}
-    params = loading.fit(weights, cfg, size, fresh_head=True).params
+    cfg, params = loading.ordinary(weights, size, cfg)
     params = {**params, program.PARAMETERS: tree.nested(head)}
     rules = sharding.Rules(
         sharding.make_mesh(replica=0, data=-1, fsdp=1, tensor=1),
@@ -233,11 +248,31 @@ def open_run(
     )
     network = program.network(variants.make(cfg, rules), images)
 
-    def step(params: Any, windows: jax.Array) -> jax.Array:
-        return objective.logits(network, params, windows, train=False, key=None)
-
+    comparable = image_size in (None, images.size)
+    origin = provenance.read(run.workdir).recipe
     return Segmenter(
-        names, size, images.channels, jax.device_put(params, rules.replicated), rules,
-        jax.jit(step, out_shardings=rules.sharding(("act_batch",), (EACH * rules.batch_parts,))),
-        whole,
-    )  # fmt: skip
+        names=names,
+        size=size,
+        decode=next(decodes, decode.Decode(channels=images.channels)),
+        params=jax.device_put(params, rules.replicated),
+        rules=rules,
+        step=jax.jit(
+            step_of(objective, network, size),
+            out_shardings=rules.sharding(("act_batch",), (EACH * rules.batch_parts,)),
+        ),
+        whole=whole,
+        scale=objective.scale,
+        expected=config.expected if comparable and not whole else _NOTHING,
+        changed=tuple(provenance.changed(origin, config) if origin else ()),
+    )
+
+
+def step_of(objective: Segmentation, network: Network, size: tuple[int, int]) -> Step:
+    """Returns `Segmenter.step`, not jitted yet."""
+
+    def step(params: Any, windows: jax.Array) -> jax.Array:
+        grid = objective.grid(network, params, windows, train=False, key=None)
+        sides = map(min, grid.shape[1:3], size)  # a grid that is finer than the pixels shrinks here
+        return jax.image.resize(grid, (len(grid), *sides, grid.shape[3]), "linear")
+
+    return step

@@ -37,6 +37,9 @@ AXES: Axes = {
 }
 _HEAD_DIM = 64
 _EPSILON = 1e-6
+_SEGMENTERS_EPSILON = 1e-5  # the default of torch, in the authors' mask transformer
+# timm's trunc_normal_(std=0.02), as in the authors' code, cuts at -2 and 2, so nothing.
+_NORMAL = nn.initializers.normal(0.02)
 
 
 def make(kind: Kind, classes: int, *, width: int, layers: int, rate: float) -> nn.Module:
@@ -87,7 +90,7 @@ class Upsampling(nn.Module):
 
 
 def _classify(x: jax.Array, classes: int) -> jax.Array:
-    """A linear layer that starts near zero; it belongs to the calling module."""
+    """A linear layer that starts as in mmseg, and so in DINOv2; it belongs to the caller."""
     return nn.Dense(classes, kernel_init=nn.initializers.normal(0.01), name="classify")(x)
 
 
@@ -106,7 +109,7 @@ class MaskTransformer(nn.Module):
       classes: Y.
       width: E, or 0 for D.
       layers: number of blocks.
-      rate: dropout after attention and MLP layers.
+      rate: dropout of attention's weights, and after attention and MLP layers.
     """
 
     classes: int
@@ -119,16 +122,16 @@ class MaskTransformer(nn.Module):
         """Maps [B, h, w, D] to [B, h, w, Y]."""
         batch, rows, columns, features = x_BhwD.shape
         width = self.width or features
-        patches_BLE = nn.Dense(width, name="project")(x_BhwD.reshape(batch, -1, features))
-        tokens_1YE = self.param(
-            "class_tokens", nn.initializers.truncated_normal(0.02), (1, self.classes, width)
+        patches_BLE = nn.Dense(width, kernel_init=_NORMAL, name="project")(
+            x_BhwD.reshape(batch, -1, features)
         )
+        tokens_1YE = self.param("class_tokens", _NORMAL, (1, self.classes, width))
         tokens_BYE = jnp.broadcast_to(tokens_1YE, (batch, self.classes, width))
         x_BLE = jnp.concatenate([patches_BLE, tokens_BYE], axis=1)
         for number in range(self.layers):
             own = None if key is None else jax.random.fold_in(key, number)
             x_BLE = _Block(_heads(width), self.rate, name=f"decoder_{number}")(x_BLE, own)
-        x_BLE = layer_norm("decoder_norm", _EPSILON, "float32")(x_BLE)
+        x_BLE = layer_norm("decoder_norm", _SEGMENTERS_EPSILON, "float32")(x_BLE)
         own_init = nn.initializers.normal(width**-0.5)
         products = [
             _unit(x @ self.param(name, own_init, (width, width)))
@@ -138,7 +141,7 @@ class MaskTransformer(nn.Module):
             )
         ]
         masks_BLY = jnp.einsum("ble,bye->bly", *products)
-        masks_BLY = layer_norm("mask_norm", _EPSILON, "float32")(masks_BLY)
+        masks_BLY = layer_norm("mask_norm", _SEGMENTERS_EPSILON, "float32")(masks_BLY)
         return masks_BLY.reshape(batch, rows, columns, self.classes)
 
 
@@ -150,12 +153,15 @@ class _Block(nn.Module):
 
     @nn.compact
     def __call__(self, x_BLE: jax.Array, key: jax.Array | None) -> jax.Array:
-        keys: Any = [None] * 2 if key is None else jax.random.split(key, 2)
-        y_BLE = layer_norm("attn_norm", _EPSILON, "float32")(x_BLE)
-        y_BLE = Attention(self.heads, 0.0, "float32", None, name="attn")(y_BLE, y_BLE, None)
-        x_BLE += dropout(y_BLE, self.rate, keys[0])
-        y_BLE = layer_norm("mlp_norm", _EPSILON, "float32")(x_BLE)
-        mlp = Mlp(4 * x_BLE.shape[-1], "erf", self.rate, "float32", None, name="mlp")
+        keys: Any = [None] * 3 if key is None else jax.random.split(key, 3)
+        y_BLE = layer_norm("attn_norm", _SEGMENTERS_EPSILON, "float32")(x_BLE)
+        attention = Attention(self.heads, self.rate, "float32", None, name="attn")
+        x_BLE += dropout(attention(y_BLE, y_BLE, keys[2]), self.rate, keys[0])
+        y_BLE = layer_norm("mlp_norm", _SEGMENTERS_EPSILON, "float32")(x_BLE)
+        mlp = Mlp(
+            4 * x_BLE.shape[-1], "erf", self.rate, "float32", None, _NORMAL,
+            nn.initializers.zeros, name="mlp",
+        )  # fmt: skip
         return x_BLE + mlp(y_BLE, keys[1])
 
 

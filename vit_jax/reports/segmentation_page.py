@@ -17,7 +17,7 @@ from vit_jax import console
 from vit_jax.data.inspect import colours
 from vit_jax.evaluators.segmentation import Pixels
 from vit_jax.reports import drawing, pages
-from vit_jax.step.segmentation import mean
+from vit_jax.step.segmentation import mean_of_known
 
 SHOWN = 12  # worst images on a page
 _WIDTH = 360  # pixels of each of the three pictures of an image
@@ -51,6 +51,7 @@ class Segmented:
       names: names of the classes.
       pixels: counts over all images.
       worst: the images with the lowest mean IoU, the worst first.
+      verdict: the comparison with the published result, in one line; "" without one.
     """
 
     weights: str
@@ -61,6 +62,7 @@ class Segmented:
     names: tuple[str, ...]
     pixels: Pixels
     worst: list[Case]
+    verdict: str = ""
 
 
 def case(
@@ -98,7 +100,7 @@ def as_json(one: Segmented) -> dict[str, Any]:
         "miou": found.miou,
         "pixel_accuracy": found.pixel_accuracy,
         "mean_accuracy": found.mean_accuracy,
-        "boundary_iou": mean(boundary),
+        "boundary_iou": mean_of_known(boundary),
         "classes": [
             {
                 "label": label,
@@ -110,6 +112,7 @@ def as_json(one: Segmented) -> dict[str, Any]:
             }
             for label, name in enumerate(one.names)
         ],
+        "verdict": one.verdict,
         "confusion": counts_YY.tolist(),
         "worst": [{"example": case.example, "miou": case.miou} for case in one.worst],
     }
@@ -143,7 +146,8 @@ def _summary(one: Segmented) -> str:
 
 def as_text(one: Segmented) -> str:
     """Returns the figures of all classes together, and of each."""
-    return f"{_summary(one)}\n\n{console.table(_HEADER, _rows(one))}"
+    text = f"{_summary(one)}\n\n{console.table(_HEADER, _rows(one))}"
+    return f"{text}\n\n{one.verdict}" if one.verdict else text
 
 
 def page(one: Segmented) -> str:
@@ -157,6 +161,7 @@ def page(one: Segmented) -> str:
         notes=[
             f"{one.weights} on the split {one.split} of {one.data}, images {how}, {size} pixels.",
             _summary(one),
+            *([one.verdict] if one.verdict else []),
         ],
         header=_HEADER,
         classes=_rows(one),

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from vit_jax.errors import BadInput
 from vit_jax.models import dense_heads
 from vit_jax.sharding import Axes
 from vit_jax.step import metrics
@@ -30,11 +31,13 @@ class Segmentation(Objective):
 
     Attributes:
       head: kind of head, see `dense_heads.make`.
-      levels: number of feature maps for the head, from the last blocks or stages (DINOv2: 1 and 4).
-        Maps of other grids are resized to the finest one.
+      levels: number of feature maps for the head, from the last blocks or stages. Maps of other
+        grids are resized to the finest one.
       width: width of the head; 0: its own.
       layers: blocks of a mask transformer (2 in Segmenter).
       dropout: rate of dropout in a mask transformer.
+      scale: size of an image that windows cover, from 1 on; 1 is the smallest that covers a window.
+        It does not affect training; see `inference/segmenter.py`.
       classes: Y; the classes of the data.
     """
 
@@ -43,6 +46,7 @@ class Segmentation(Objective):
     width: int = 0
     layers: int = 2
     dropout: float = 0.0
+    scale: float = 1.0
     classes: int = 0
 
     METRICS = ("loss", "pixel_accuracy")
@@ -58,13 +62,20 @@ class Segmentation(Objective):
                 raise ValueError(f"{name}={value}; give a whole number from {least} to {most}.")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout={self.dropout}; give a rate from 0 up to below 1.")
+        if not 1 <= self.scale <= 16:
+            raise ValueError(f"scale={self.scale}; give a factor from 1 to 16.")
 
     def for_classes(self, classes: int) -> "Segmentation":
         return dataclasses.replace(self, classes=classes)
 
     def model(self, cfg: Any) -> Any:
         last = cfg.levels
-        return cfg.for_maps(tuple(range(max(1, last - self.levels + 1), last + 1)))
+        if last and self.levels > last:
+            raise BadInput(
+                f"segmentation(levels={self.levels}): {cfg.in_words()} has {last} levels; give a "
+                "number up to that."
+            )
+        return cfg.for_maps(tuple(range(last - self.levels + 1, last + 1)))
 
     def batch(self, height: int, width: int, channels: int) -> dict[str, jax.ShapeDtypeStruct]:
         mask = jax.ShapeDtypeStruct((height, width), jnp.int32)
@@ -85,14 +96,20 @@ class Segmentation(Objective):
     ) -> jax.Array:
         """Returns float32 [B, H, W, Y] of uint8 images [B, H, W, C], at every pixel.
 
-        The head's logits are resized bilinearly, as in Segmenter and DINOv2.
+        The logits of `grid` are resized bilinearly, as in Segmenter and DINOv2.
         """
+        grid_BhwY = self.grid(network, params, images, **options)
+        return jax.image.resize(grid_BhwY, (*images.shape[:3], self.classes), "linear")
+
+    def grid(
+        self, network: Network, params: PyTree, images: jax.Array, **options: Any
+    ) -> jax.Array:
+        """Returns the head's logits of uint8 images [B, H, W, C], float32 [B, h, w, Y]."""
         maps = network.apply(params, network.normalise(images), **options)
         key = options.get("key") if self.dropout else None
         key = None if key is None else jax.random.fold_in(key, _HEAD)
         grid_BhwY = self._head.apply({"params": params[PARAMETERS]}, joined(maps), key)
-        shape = (*images.shape[:3], self.classes)
-        return jax.image.resize(grid_BhwY.astype(jnp.float32), shape, "linear")
+        return grid_BhwY.astype(jnp.float32)
 
     def sums(
         self,
@@ -104,20 +121,25 @@ class Segmentation(Objective):
         key: jax.Array,
     ) -> Sums:
         logits = self.logits(network, params, batch["image"], train=True, key=key)
-        loss_B, right_B = measured(logits, batch["mask"])
-        real_B = batch["_mask"]
+        mask = jnp.where(batch["_mask"][:, None, None], batch["mask"], -1)
+        loss_B, right = loss_and_right(logits, mask)
         return {
-            "loss": jnp.sum(jnp.where(real_B, loss_B, 0.0)),
-            "pixel_accuracy": jnp.sum(jnp.where(real_B, right_B, 0.0)),
+            "loss": jnp.sum(loss_B),
+            "right": jnp.sum(right, dtype=jnp.float32),
+            "counted": jnp.sum(mask >= 0, dtype=jnp.float32),
         }
+
+    def measured(self, sums: Sums, count: jax.Array) -> Sums:
+        accuracy = sums["right"] / jnp.maximum(sums["counted"], 1.0)
+        return {"loss": sums["loss"] / count, "pixel_accuracy": accuracy}
 
     def eval_sums(self, network: Network, params: PyTree, kept: PyTree, batch: Batch) -> Sums:
         """Returns the sum of losses, `confusion` int32 [Y, Y], and `examples`."""
         logits = self.logits(network, params, batch["image"], train=False, key=None)
-        loss_B, _ = measured(logits, batch["mask"])
         mask = jnp.where(batch["_mask"][:, None, None], batch["mask"], -1)
+        loss_B, _ = loss_and_right(logits, mask)
         return {
-            "loss": jnp.sum(jnp.where(batch["_mask"], loss_B, 0.0)),
+            "loss": jnp.sum(loss_B),
             "confusion": confusion(mask, jnp.argmax(logits, axis=-1), self.classes),
             "examples": jnp.sum(batch["_mask"], dtype=jnp.int32),
         }
@@ -143,18 +165,18 @@ def joined(maps: tuple[jax.Array, ...]) -> jax.Array:
     return resized[0] if len(resized) == 1 else jnp.concatenate(resized, axis=-1)
 
 
-def measured(logits_BHWY: jax.Array, mask_BHW: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Returns the mean cross-entropy, and the share of right pixels, of each image.
+def loss_and_right(logits_BHWY: jax.Array, mask_BHW: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Returns the mean cross-entropy of each image, float32 [B], and its right pixels.
 
-    Both are float32 [B], over the pixels that count, and 0 where none does. So an image counts as
-    much as another, however large its void.
+    The mean is over the pixels that count, and 0 where none does. So an image counts as much as
+    another, however large its void. Right pixels are bool [B, H, W].
     """
     counted = mask_BHW >= 0
     losses = optax.softmax_cross_entropy_with_integer_labels(logits_BHWY, jnp.maximum(mask_BHW, 0))
     right = (jnp.argmax(logits_BHWY, axis=-1) == mask_BHW) & counted
     number_B = jnp.maximum(jnp.sum(counted, axis=(1, 2)), 1)
     loss_B = jnp.sum(jnp.where(counted, losses, 0.0), axis=(1, 2)) / number_B
-    return loss_B, jnp.sum(right, axis=(1, 2)) / number_B
+    return loss_B, right
 
 
 def confusion(mask_BHW: jax.Array, predicted_BHW: jax.Array, classes: int) -> jax.Array:
@@ -183,15 +205,15 @@ class Figures:
     @property
     def miou(self) -> float:
         """The mean over the classes that occur or are predicted; 0 if no pixel counts."""
-        return mean(self.iou)
+        return mean_of_known(self.iou)
 
     @property
     def mean_accuracy(self) -> float:
         """The mean accuracy over the classes that occur."""
-        return mean(self.accuracy)
+        return mean_of_known(self.accuracy)
 
 
-def mean(values: np.ndarray) -> float:
+def mean_of_known(values: np.ndarray) -> float:
     """Returns the mean of the values that are numbers; 0 without any."""
     there = values[~np.isnan(values)]
     return float(there.mean()) if len(there) else 0.0

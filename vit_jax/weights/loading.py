@@ -255,12 +255,14 @@ def fit(
     return fitting.fit(weights.flat, target, **grids, fresh_head=fresh_head)
 
 
-def ordinary(weights: Weights, size: tuple[int, int]) -> tuple[variants.Config, dict[str, Any]]:
+def ordinary(
+    weights: Weights, size: tuple[int, int], cfg: variants.Config | None = None
+) -> tuple[variants.Config, dict[str, Any]]:
     """Returns the model of weights and its parameters, for use outside training on one image size.
 
-    Empties `weights.flat`.
+    Empties `weights.flat`. `cfg` is another form of the model, such as one for feature maps.
     """
-    cfg = weights.config
+    cfg = weights.config if cfg is None else cfg
     target, grids = _target(weights, cfg, size, 0)
     leaves = dict(tree.leaves_with_paths(target))
     for name, array in weights.flat.items():

@@ -3,9 +3,10 @@
 
 """Reads the file that says which class a number or a colour in a mask stands for.
 
-A line holds a name, and may hold a number, a colour or both: `road`, `3 road`, `road 128 64 128`,
-`3,road,#804080`. Without numbers, the first line is 0. A class named void, ignore or unlabelled is
-no class. JSON is read too. Start from `read`.
+A line holds a name, and may hold a number before it, a colour after it, or both: `road`, `3 road`,
+`road 128 64 128`, `3,road,#804080`; or only a colour before it, `128 64 128 road`. Without numbers,
+the first line is 0. A line that can be read in two ways is an error. A class named void, ignore or
+unlabelled is no class. JSON is read too. Start from `read`.
 """
 
 import dataclasses
@@ -28,7 +29,7 @@ _VOID_NAMES = {
 _HEADER = {"name", "names", "class", "classes", "label", "labels", "id", "ids", "index", "idx"}
 _HEADER |= {"r", "g", "b", "red", "green", "blue", "rgb", "color", "colour", "value", "number"}
 _HEADER |= {"color_rgb", "parts", "actions", "category"}
-_STEM = re.compile(r"class|label|colou?r|names|categor", re.IGNORECASE)
+_STEM = re.compile(r"(^|[\W\d_])(class|label|colou?r|names|categor)", re.IGNORECASE)
 _SUFFIXES = (".txt", ".csv", ".json", ".names")
 _USAGE = (
     "write one class per line: a name, before it the number that the masks have (else lines count "
@@ -117,85 +118,106 @@ def named(names: Sequence[str]) -> Classes:
     return _classes([_Entry(name) for name in names])
 
 
+_BEFORE = re.compile(r"(?:\d+(?:[\s,;:]+|$))*")
+_AFTER = re.compile(r"(?:[\s,;:(\[]+\d+)*$")
+_NUMERIC = re.compile(r"[-+]?\d*\.?\d+([\s,;:]|$)")
+
+
 def _of_lines(text: str) -> list[_Entry]:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     lines = [line for line in lines if not re.match(r"#(?![0-9a-fA-F]{6}\b)", line)]
-    entries = [_of_line(line) for line in lines]
-    plain = [e.value is None and e.colour is None for e in entries]
     words = re.split(r"[\s,;:]+", lines[0].lower()) if lines else []
-    if lines and plain[0] and not all(plain[1:]) and {*words} - {""} <= _HEADER:
-        entries, lines = entries[1:], lines[1:]
-    numbered, coloured = ([getattr(e, f) is not None for e in entries] for f in ("value", "colour"))
-    names = [e.name for e in entries]
-    # Names such as `class 1` end in a number that is no value.
-    if any(coloured) and not all(coloured):
-        lacking = lines[coloured.index(False)]
-        raise ValueError(f"some lines have a colour, but {lacking!r} has none")
-    mixed = any(numbered) and not all(numbered)
-    if not any(coloured) and (mixed or "" in names or (all(numbered) and len({*names}) == 1)):
-        entries = [_Entry(line) for line in lines]
+    if len(lines) > 1 and {*words} - {""} <= _HEADER and re.search(r"\d", lines[1]):
+        lines = lines[1:]
+    entries = [_of_line(line) for line in lines]
+    for what, field in (("a colour", "colour"), ("a number before the name", "value")):
+        there = [getattr(entry, field) is not None for entry in entries]
+        if any(there) and not all(there):
+            lacking = lines[there.index(False)]
+            raise ValueError(f"some lines have {what}, but {lacking!r} has none")
+    stems = [re.fullmatch(r"(.*\D)\s\d+", entry.name) for entry in entries]
+    if entries and entries[0].value is None and all(stems) and len({m and m[1] for m in stems}) > 1:
+        raise ValueError(
+            f"{lines[0]!r} may be a name, or a name and its number; write the number before the "
+            "name"
+        )
     return entries
 
 
 def _of_line(line: str) -> _Entry:
-    """Reads the numbers before and after a name: a value, a colour, or a value and a colour."""
-    line = re.sub(
+    """Reads the numbers before and after a name: its value and its colour.
+
+    Raises:
+      ValueError: the numbers can be neither, or either.
+    """
+    as_numbers = re.sub(
         r"#([0-9a-fA-F]{6})\b", lambda m: " {} {} {}".format(*bytes.fromhex(m[1])), line
     )  # as r g b
-    parts = re.split(r"[,;:\t]+|\s+", line) if re.search(r"\d", line) else [line]
-    parts = [part.strip("\"'()[] ") for part in parts]
-    parts = [part for part in parts if part]
-    first = next((i for i, part in enumerate(parts) if not part.isdecimal()), len(parts))
-    last = len(parts)
-    while last > first and parts[last - 1].isdecimal():
-        last -= 1
-    before, after = ([int(p[:9]) for p in some] for some in (parts[:first], parts[last:]))
-    name = " ".join(parts[first:last])
+    rest = as_numbers.strip("\"'()[],;: \t")
+    before = _numbers(_BEFORE.match(rest))
+    rest = _BEFORE.sub("", rest, count=1)
+    after = _numbers(_AFTER.search(rest))
     value, colour = None, None
-    for numbers in (before, after):
-        if len(numbers) in (1, 4):
-            value, numbers = numbers[0], numbers[1:]
-        if len(numbers) == 3:
-            colour = (numbers[0], numbers[1], numbers[2])
-        elif numbers:
-            return _Entry(line)
-    return _Entry(name, value, colour)
+    if len(before) == 1:
+        value = before[0]
+    elif len(before) == 3 and not after:
+        colour = before
+    elif before:
+        raise ValueError(f"{line!r}: not clear which number is the class")
+    if len(after) == 3 or (len(after) > 3 and before):
+        colour = after[-3:]
+        rest = re.sub(r"(?:[\s,;:(\[]+\d+){3}$", "", rest)
+    elif len(after) > 3:
+        raise ValueError(f"{line!r}: not clear which numbers are the colour")
+    name = " ".join(rest.strip("\"'()[],;: \t").split())
+    if not name:
+        raise ValueError(f"{line!r} has no name")
+    if before and _NUMERIC.match(name):
+        raise ValueError(f"{line!r} has numbers that are neither the class nor its colour")
+    return _Entry(name, value, None if colour is None else (colour[0], colour[1], colour[2]))
+
+
+def _numbers(match: re.Match[str] | None) -> list[int]:
+    return [int(n[:9]) for n in re.findall(r"\d+", match[0])] if match else []
 
 
 def _of_json(content: Any) -> list[_Entry]:
-    for key in ("categories", "labels", "classes", "names"):
+    for key in ("categories", "classes"):
         if isinstance(content, dict) and isinstance(content.get(key), list | dict):
             content = content[key]
     if isinstance(content, dict):
         return [
-            _Entry(str(value), int(key)) if key.isdecimal() else _of_pair(key, value)
+            _Entry(value, int(key))
+            if key.isdecimal() and isinstance(value, str)
+            else _of_pair(key, value)
             for key, value in content.items()
         ]
     if not isinstance(content, list):
         raise ValueError("expected a list or an object of classes")
-    entries = []
-    for one in content:
-        if isinstance(one, dict):
-            value = next(
-                (one[k] for k in ("id", "value", "label") if isinstance(one.get(k), int)), None
-            )
-            colour = one.get("color", one.get("colour"))
-            entries.append(_Entry(str(one.get("name", "")), value, _colour(colour)))
-        else:
-            entries.append(_Entry(str(one)))
-    return entries
+    return [_of_item(one) for one in content]
+
+
+def _of_item(one: Any) -> _Entry:
+    if not isinstance(one, dict):
+        return _Entry(str(one))
+    name, value, colour = (one.get(key) for key in ("name", "id", "color"))
+    if value is not None and not isinstance(value, int):
+        raise ValueError(f"{name} has the id {value!r}, expected a number")
+    return _Entry(str(name or ""), value, None if colour is None else _colour(name, colour))
 
 
 def _of_pair(name: str, value: Any) -> _Entry:
-    return _Entry(name, value) if isinstance(value, int) else _Entry(name, None, _colour(value))
+    return (
+        _Entry(name, value) if isinstance(value, int) else _Entry(name, None, _colour(name, value))
+    )
 
 
-def _colour(value: Any) -> Colour | None:
+def _colour(name: Any, value: Any) -> Colour:
     if isinstance(value, str) and re.fullmatch(r"#[0-9a-fA-F]{6}", value):
         value = list(bytes.fromhex(value[1:]))
     if isinstance(value, list) and len(value) in (3, 4) and all(isinstance(v, int) for v in value):
         return value[0], value[1], value[2]
-    return None
+    raise ValueError(f"{name} has {value!r}, expected a number or a colour such as [128, 64, 128]")
 
 
 def is_void(name: str) -> bool:

@@ -15,6 +15,8 @@ from vit_jax.data.ops import decode
 from vit_jax.data.ops.decode import BadImage
 
 _UNKNOWN = -2
+# Formats that never change a value; others, such as WebP, may.
+_LOSSLESS = ("PNG", "TIFF", "BMP", "GIF", "PPM", "TGA")
 _GRAY = ("1", "L", "LA", "I", "I;16", "I;16B", "I;16L")
 
 
@@ -50,8 +52,10 @@ def read(content: bytes, classes: Classes) -> np.ndarray:
       BadImage: it cannot be decoded, or a pixel is of no known class.
     """
     with decode.opened(content) as picture:
-        if picture.format in ("JPEG", "MPO"):
-            raise BadImage("JPEG changes the numbers of classes; give masks as PNG")
+        kind = str(picture.info.get("compression", "")) if picture.format == "TIFF" else ""
+        if picture.format not in _LOSSLESS or kind in ("jpeg", "webp"):
+            name = f"{picture.format} {kind}".strip()
+            raise BadImage(f"{name} can change the numbers of classes; give masks as PNG")
         if picture.mode in _GRAY and not (classes.by_colour and _all_gray(classes)):
             values = np.asarray(picture.getchannel(0) if picture.mode == "LA" else picture)
             return _of_values(values.astype(np.int64), classes)
@@ -138,8 +142,11 @@ def _ranges(numbers: list[int]) -> str:
     return ", ".join(texts[:8]) + (", ..." if len(texts) > 8 else "")
 
 
-def fault(mask: np.ndarray, image_sides: tuple[int, int] | None) -> str:
+def fault(mask: np.ndarray, image_sides: tuple[int, int] | None, classes: int) -> str:
     """Returns why a mask does not belong to an image of these rows and columns, or ""."""
+    if mask.max(initial=VOID) >= classes:
+        value, where = _first(mask >= classes, mask)
+        return f"pixels of {value} ({where}) are of no class, of which there are {classes}"
     if image_sides is not None and mask.shape != image_sides:
         rows, columns = mask.shape
         return (

@@ -145,7 +145,7 @@ def _examined(
             return "", None
         mask = mask_of(index)
         labels_HW = np.asarray(read_image(mask))
-        reason = mask_file.fault(labels_HW, image.shape[:2])
+        reason = mask_file.fault(labels_HW, image.shape[:2], counts - 1)
     except decode.BadImage as e:
         return (str(e) if mask is None else _of_mask(mask, str(e))), None
     except (OSError, UnicodeDecodeError, *op_errors()) as e:  # the second quotes a bad record
@@ -153,7 +153,7 @@ def _examined(
         return (reason if mask is None else _of_mask(mask, reason)), None
     if not reason and mask_file.is_empty(labels_HW):
         reason = "no pixel has a class"
-    labels_HW = np.where(labels_HW < 0, counts - 1, labels_HW)
+    labels_HW = np.where((labels_HW < 0) | (labels_HW >= counts), counts - 1, labels_HW)
     pixels = np.bincount(labels_HW.reshape(-1), minlength=counts)[:counts]
     return (_of_mask(mask, reason) if reason else ""), pixels
 

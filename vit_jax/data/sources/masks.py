@@ -243,7 +243,7 @@ def of_pairs(
         path, content = masks[int(row)], np.asarray(content, object).item()
         try:
             mask = StoredMask(path, classes).read()
-            problem = mask_file.fault(mask, mask_file.sides(content))
+            problem = mask_file.fault(mask, mask_file.sides(content), len(classes.names))
         except (BadImage, OSError) as e:
             problem = getattr(e, "strerror", None) or str(e)
         if problem:

@@ -38,7 +38,6 @@ KINDS = {
 BASE = str(Path(__file__).resolve().parents[1] / "configs" / "base.py")
 OWN = {"ops": "decode|resize({size})", "mean": [0.1, 0.2, 0.3], "std": [0.4, 0.5, 0.6]}
 NAMES = tuple("abcdefg")
-TOO_NEW = tuple(map(int, jax.__version__.split(".")[:2])) > (0, 10)  # for TensorFlow 2.21
 SETTINGS = (
     "--config.model.variant=Ti/4",
     *(f"--config.model.{k}={v}" for k, v in ENCODER.items() if k != "classes"),
@@ -63,13 +62,13 @@ def model(kind="token", form="run", images=OWN, names=(), size=None, **changes):
     return inference.Model(given, size, tuple(names), False, given.config, params, None)
 
 
-def run(folder, names=NAMES):
+def run(folder, names=NAMES, pool="token"):
     """A workdir of one step: a ViT for images of 8 pixels, its parameters those of `tiny`."""
-    text = config_lib.to_yaml(config_lib.load(BASE, SETTINGS))
+    text = config_lib.to_yaml(config_lib.load(BASE, [*SETTINGS, f"--config.model.pool={pool}"]))
     (folder / "config.yaml").write_text(text)
     if names:
         (folder / "classes.json").write_text(json.dumps({"classes": list(names)}))
-    params = jax.tree.map(jnp.asarray, tiny.params(tiny.config(depth=2), 8, 8))
+    params = jax.tree.map(jnp.asarray, tiny.params(tiny.config(depth=2, pool=pool), 8, 8))
     checkpoints = Checkpoints(folder)
     checkpoints.save(3, state.from_params(params, optax.identity(), ema=False), text, {})
     checkpoints.close()

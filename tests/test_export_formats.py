@@ -282,11 +282,7 @@ for kind in {kinds}:
 """
 
 
-readable = pytest.mark.skipif(exports.TOO_NEW, reason="TensorFlow 2.21 reads jax 0.10's")
-
-
 @pytest.mark.integration
-@readable
 @pytest.mark.parametrize(
     "kinds",
     [("token", "bit"), pytest.param(("gap", "map", "hybrid", "mixer"), marks=pytest.mark.slow)],
@@ -306,9 +302,10 @@ def test_signature(tmp_path):
         "images", [None, 8, 12, 3], tf.float32,
     )  # fmt: skip
     assert serve.structured_outputs["logits"].dtype == tf.float32
+    # jax writes the version of a few weeks ago, which TensorFlow may not know yet.
+    assert b"StableHLO_v1.0.0" in (tmp_path / "token" / "saved_model.pb").read_bytes()
 
 
-@readable
 def test_representation_of_uint8(tmp_path):
     model = exports.model(classes=0)
     made = forward.make(model, Images(mean=(0.1, 0.2, 0.3)))
@@ -318,14 +315,6 @@ def test_representation_of_uint8(tmp_path):
     np.testing.assert_allclose(found, made.reference(pixels), atol=1e-5)
     serve = tf.saved_model.load(str(tmp_path / "m")).signatures["serving_default"]
     assert list(serve.structured_outputs) == ["representation"]
-
-
-@pytest.mark.skipif(not exports.TOO_NEW, reason="TensorFlow reads what this jax writes")
-def test_what_tensorflow_cannot_run_is_one_message(tmp_path):
-    made = forward.make(exports.model(), None)
-    saved_model.write(made, tmp_path / "m")
-    with pytest.raises(RunFailed, match=r"TensorFlow .* cannot run .*; install 'jax<0.11'"):
-        saved_model.read(tmp_path / "m")(np.zeros((2, 8, 12, 3), np.float32))
 
 
 # --- stableHLO ---

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""TensorFlow's SavedModel, by jax2tf: a folder that `tf.saved_model.load` reads without jax.
+"""TensorFlow's SavedModel: a folder that `tf.saved_model.load` reads without jax.
 
 The signature `serving_default` maps `images` to `logits`, or to `representation` for a model
 without a head. Start from `write`.
@@ -11,14 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
+from jax import export
+from jax.extend.mlir import ir
+from jax.extend.mlir.dialects import stablehlo
 
 from vit_jax.data import tensorflow
 from vit_jax.data.tensorflow import tf
-from vit_jax.errors import RunFailed
 from vit_jax.inference.export.forward import PLATFORMS, Call, Forward
 
 CONSUMER = "TensorFlow"
 SIGNATURE = "serving_default"
+_STABLEHLO = "1.0.0"  # read by every later version; jax 0.10 writes 1.15, 0.12 1.18
 
 
 def check(forward: Forward) -> None:
@@ -27,50 +31,55 @@ def check(forward: Forward) -> None:
 
 def write(forward: Forward, path: Path) -> dict[str, Any]:
     """Writes the folder; `forward.facts` needs no additions."""
-    tensorflow.keep_off_accelerators()  # before jax2tf imports it
-    from jax.experimental import jax2tf
+    tensorflow.keep_off_accelerators()
+    from tensorflow.compiler.tf2xla.python import xla
 
-    converted = jax2tf.convert(
-        forward.apply,
-        polymorphic_shapes=[None, "(B, ...)"],
-        with_gradient=False,
-        native_serialization_platforms=PLATFORMS,
-    )
+    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), forward.params)
+    (batch,) = export.symbolic_shape("B")
+    batch_of_images = jax.ShapeDtypeStruct((batch, *forward.shape), np.dtype(forward.dtype))
+    exported = export.export(jax.jit(forward.apply), platforms=PLATFORMS)(shapes, batch_of_images)
+    program, width = _portable(exported), exported.out_avals[0].shape[1]
     module = tf.Module()
-    module.params = tf.nest.map_structure(
-        lambda value: tf.Variable(value, trainable=False), forward.params
-    )
+    params = jax.tree.map(lambda value: tf.Variable(value, trainable=False), forward.params)
+    leaves, module.params = jax.tree.leaves(params), params
+
+    def serve(images: Any) -> dict[str, Any]:
+        arguments: Any = [*leaves, images]
+        outputs: Any = xla.call_module(
+            [arguments[i] for i in exported.module_kept_var_idx],
+            version=exported.calling_convention_version,
+            module=program,
+            Tout=[tf.float32],
+            Sout=[tf.TensorShape([None, width])],
+            platforms=[name.upper() for name in PLATFORMS],
+        )
+        return {forward.output: outputs[0]}
+
     images = tf.TensorSpec([None, *forward.shape], forward.dtype, name="images")
-    module.serve = tf.function(
-        lambda images: {forward.output: converted(module.params, images)},
-        input_signature=[images],
-        autograph=False,
-    )
+    module.serve = tf.function(serve, input_signature=[images], autograph=False)
     tf.saved_model.save(
         module, str(path), signatures={SIGNATURE: module.serve.get_concrete_function()}
     )
     return {}
 
 
-def read(path: Path) -> Call:
-    """Returns the function in a folder, run by TensorFlow alone.
+def _portable(exported: export.Exported) -> bytes:
+    """Returns the program in a version of StableHLO that TensorFlow reads.
 
-    Raises (when it is called):
-      RunFailed: this TensorFlow cannot run what this jax wrote (2.21 cannot run jax 0.11).
+    jax writes the version of four weeks before its release, which may be newer than TensorFlow.
     """
+    with ir.Context() as context:
+        module = stablehlo.deserialize_portable_artifact(context, exported.mlir_module_serialized)
+        return stablehlo.serialize_portable_artifact(module, _STABLEHLO)
+
+
+def read(path: Path) -> Call:
+    """Returns the function in a folder, run by TensorFlow alone."""
     loaded = tf.saved_model.load(str(path))
     serve = loaded.signatures[SIGNATURE]
 
     def call(images: Any) -> Any:
-        try:
-            (outputs,) = serve(images=tf.constant(images)).values()
-        except tf.errors.InvalidArgumentError as e:
-            reason = next((line for line in str(e).splitlines() if "deserialize" in line), str(e))
-            raise RunFailed(
-                f"TensorFlow {tf.__version__} cannot run what jax {jax.__version__} writes: "
-                f"{reason[:200]}. Nothing was written; install 'jax<0.11' for it, or export "
-                "stablehlo."
-            ) from e
+        (outputs,) = serve(images=tf.constant(images)).values()
         return outputs.numpy()
 
     call.loaded = loaded  # type: ignore[attr-defined] # whose variables live as long as it does

@@ -65,7 +65,7 @@ JAX = ("jaxlib<=0.10.2,>=0.10.1", "scipy>=1.14", "kubernetes; extra == 'k8s'",
        'jax-cuda13-plugin[with-cuda]<=0.10.2,>=0.10.2; extra == "cuda13"',
        'jaxlib==0.10.1; extra == "minimum-jaxlib"', 'libtpu==0.0.42.*; extra == "tpu"')  # fmt: skip
 OWN = ("jax<0.12,>=0.10", "flax<0.13,>=0.12", 'ruff==0.1; extra == "dev"',
-       f'tensorflow-cpu<2.22; platform_machine == "{platform.machine()}"',
+       f'tensorflow-cpu<2.22,>=2.21; platform_machine == "{platform.machine()}"',
        f'tensorflow<2.22; platform_machine != "{platform.machine()}"')  # fmt: skip
 GOOD = {
     "vit_jax": ("0.1.0", OWN), "jax": ("0.10.2", JAX), "jaxlib": ("0.10.2", ()),
@@ -104,7 +104,11 @@ def test_all_is_well_and_named(tmp_path):
         ({"flax": ("0.13.1", ())}, "flax 0.13.1 is not what vit-jax needs", "'flax<0.13,>=0.12'"),
         ({"flax": (None, ())}, "flax is not installed", "pip install 'flax<0.13,>=0.12'"),
         ({"jaxlib": ("0.9.0", ())}, "jaxlib 0.9.0 is not what jax needs", "'jaxlib<=0.10.2,>="),
-        ({"tensorflow_cpu": (None, ())}, "tensorflow-cpu is not installed", "tensorflow-cpu<2.22"),
+        (
+            {"tensorflow_cpu": ("2.20", ())},
+            "tensorflow-cpu 2.20 is not",
+            "tensorflow-cpu<2.22,>=2.21",
+        ),
         ({"libtpu": ("0.0.41", ())}, "libtpu 0.0.41 is not what jax needs", "libtpu==0.0.42.*"),
         ({"jax_cuda13_plugin": ("0.10.1", ())}, "plugin 0.10.1 is not what jax", "plugin<=0.10.2"),
         (

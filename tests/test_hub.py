@@ -176,7 +176,7 @@ def test_processes_compare_the_commits_that_they_found(published, root, monkeypa
         ("hf:someone/closed", "asks for consent", "accept at http"),
         ("hf:someone/pickled", "has no model.safetensors", "revision"),
         ("hf:someone/digits@v9", "no such revision", "/commits"),
-        ("hf:a/b/c", "Repo id must", "OWNER/NAME"),
+        ("hf:a/b/c", "not a name of the hub", "OWNER/NAME"),
         ("hf:", "not a name", "OWNER/NAME"),
         ("hf:someone/odd", "unknown names", "vit_block"),
     ],
@@ -308,6 +308,8 @@ def test_push_takes_a_run(repository, hub, capsys, tmp_path):
     words = "push", repository / "model.safetensors", "a/b", f"--out={tmp_path / 'x'}"
     code, _, said = model_commands.command(capsys, *words)
     assert (code, "is not a run" in said) == (2, True)
+    code, _, said = model_commands.command(capsys, "push", tmp_path / "none", "a/b")  # no token
+    assert (code, "none" in said, "token" in said) == (2, True, False)
 
 
 # ---------------------------------------------------------------- the page

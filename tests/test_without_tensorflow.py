@@ -3,6 +3,7 @@
 
 """Everything that does not read images with tf.data works where TensorFlow is not installed."""
 
+import importlib.util
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ import pytest
 from PIL import Image
 
 from vit_jax.data import tensorflow
+from vit_jax.data.catalog import prepared
 from vit_jax.errors import BadInput
 from vit_jax.preflight import doctor
 from vit_jax.training import metric_writer
@@ -44,6 +46,21 @@ def test_doctor_finds_nothing_wrong(without):
     [finding] = doctor.tensorflow()
     assert finding.ok
     assert "not installed" in finding.text
+
+
+def test_doctor_does_not_miss_the_package_either(tmp_path):
+    mine = tmp_path / "vit_jax-1.dist-info"
+    mine.mkdir()
+    needs = "Requires-Dist: tensorflow-cpu >=2.21\nRequires-Dist: etils >=1"
+    (mine / "METADATA").write_text(f"Metadata-Version: 2.1\nName: vit-jax\nVersion: 1\n{needs}\n")
+    [_, *packages] = doctor.packages([str(tmp_path)])
+    assert ["etils" in finding.text for finding in packages] == [True]
+
+
+def test_a_listing_without_tensorflow_datasets_is_one_message(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(BadInput, match="TensorFlow Datasets is not installed"):
+        prepared.is_listed("cifar10")
 
 
 def test_metrics_are_written_and_tensorboard_is_missed_once(without, tmp_path, caplog):

@@ -25,6 +25,10 @@ __all__ = ["load", "save"]
 __version__ = "0.2.0.dev0"
 
 
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]
+
+
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'vit_jax' has no attribute {name!r}")

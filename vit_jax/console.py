@@ -52,7 +52,7 @@ def show(text: str = "", *, file: TextIO | None = None, end: str = "\n") -> None
     """Prints a line at once, to standard error by default; ignores a stream without a reader."""
     stream = sys.stderr if file is None else file
     try:
-        print(text, end=end, file=stream, flush=True)
+        print(f"{text}{end}", end="", file=stream, flush=True)  # threads print too: in one piece
     except OSError:
         silence(stream)
 

@@ -7,10 +7,14 @@ import argparse
 import re
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vit_jax.cli import arguments
 from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
+
+if TYPE_CHECKING:
+    from vit_jax.weights.loading import Run
 
 OVERRIDES = False  # whether --config.key=value may follow
 EXAMPLE = "vit_jax push runs/quickstart someone/digits --out=runs/digits_repository"
@@ -36,6 +40,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         raise BadInput(f"{args.name!r} is not the name of a repository; expected OWNER/NAME.")
     from vit_jax.weights import hub
 
+    _run_of(args.weights)  # before a token is asked for
     if args.out is None:
         hub.check_upload(args.name)
         with tempfile.TemporaryDirectory() as folder:
@@ -63,12 +68,9 @@ def write(args: argparse.Namespace, folder: Path) -> int:
     from vit_jax.inference.export import writer
     from vit_jax.reports import model_card
     from vit_jax.storage import checksums
-    from vit_jax.weights import hub, loading
+    from vit_jax.weights import hub
 
-    if not loading.may_be_run(args.weights):
-        raise BadInput(f"{args.weights} is not a run; give WORKDIR, WORKDIR@best or WORKDIR@STEP.")
-    run = loading.find_run(args.weights)
-    assert run is not None, args.weights
+    run = _run_of(args.weights)
     args.weights = f"{run.workdir}@{run.step}"  # a run in progress may save another step meanwhile
     model = arguments.open_model(args)
     file = folder / hub.FILE
@@ -84,6 +86,17 @@ def write(args: argparse.Namespace, folder: Path) -> int:
         f"{exported.difference:.1e}, of values up to {exported.scale:.3g}"
     )
     return run.step
+
+
+def _run_of(text: str) -> "Run":
+    """Returns the run of that name; raises BadInput if it is none."""
+    from vit_jax.weights import loading
+
+    if not loading.may_be_run(text):
+        raise BadInput(f"{text} is not a run; give WORKDIR, WORKDIR@best or WORKDIR@STEP.")
+    run = loading.find_run(text)
+    assert run is not None, text
+    return run
 
 
 def _files() -> set[str]:

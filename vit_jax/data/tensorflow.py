@@ -25,8 +25,8 @@ class NotInstalled(BadInput):
         super().__init__(
             f"{name} is not installed, which this needs. Install it with pip install "
             "'vit_jax[tf]'; see docs/versions.md for the versions of Python that it supports. "
-            "Digits and folders, lists and tar files of images are also read without it: to train, "
-            "add --config.data.reader=python."
+            "Training needs none with --config.data.reader=python and digits, or a folder, a list "
+            "or tar files of images."
         )
 
 
@@ -74,6 +74,14 @@ def tfds() -> Any:
             raise
         raise NotInstalled("TensorFlow Datasets") from e
     return tensorflow_datasets
+
+
+def xla() -> Any:
+    """Returns the module with TensorFlow's ops for XLA, such as `call_module`."""
+    keep_off_accelerators()
+    from tensorflow.compiler.tf2xla.python import xla
+
+    return xla
 
 
 def op_errors() -> tuple[type[Exception], ...]:

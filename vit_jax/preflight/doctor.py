@@ -195,6 +195,8 @@ def packages(folders: Sequence[str] | None = None) -> list[Finding]:
             needed = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
             if not needed and not (dist and re.match("jax-|libtpu|nvidia-", name)):  # jax's extras
                 continue
+            if dist is None and re.fullmatch("tensorflow(-cpu)?", name):
+                continue  # training may do without; see `tensorflow`
             if dist is None:
                 missing.append((f"{name} is not installed", f"pip install '{name}{needs}'"))
             elif not needs.contains(dist.version, prereleases=True):

@@ -134,7 +134,7 @@ def _explained(text: str, repository: str) -> Iterator[None]:
     try:
         yield
     except errors.HFValidationError as e:
-        raise BadInput(f"{text}: {_line(e)}; expected OWNER/NAME, as on the hub.") from e
+        raise BadInput(f"{text} is not a name of the hub; expected hf:OWNER/NAME.") from e
     except errors.GatedRepoError as e:
         raise BadInput(
             f"{text}: the owner asks for consent; accept at {page}, then {_LOG_IN}."

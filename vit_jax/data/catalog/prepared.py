@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from vit_jax.data import tensorflow
 from vit_jax.data.catalog.sizes import CLASSES, SIZES, WITHOUT_NAMES
 from vit_jax.data.formats.tfrecord import offsets
 from vit_jax.errors import BadInput
@@ -84,8 +85,8 @@ class Prepared:
 def tfds_package() -> Path:
     """Returns the folder of the installed TFDS without importing it, which takes seconds."""
     spec = importlib.util.find_spec("tensorflow_datasets")
-    assert spec is not None
-    assert spec.submodule_search_locations
+    if spec is None or not spec.submodule_search_locations:
+        raise tensorflow.NotInstalled("TensorFlow Datasets")
     return Path(spec.submodule_search_locations[0])
 
 

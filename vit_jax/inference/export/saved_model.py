@@ -31,9 +31,6 @@ def check(forward: Forward) -> None:
 
 def write(forward: Forward, path: Path) -> dict[str, Any]:
     """Writes the folder; `forward.facts` needs no additions."""
-    tensorflow.keep_off_accelerators()
-    from tensorflow.compiler.tf2xla.python import xla
-
     shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), forward.params)
     (batch,) = export.symbolic_shape("B")
     batch_of_images = jax.ShapeDtypeStruct((batch, *forward.shape), np.dtype(forward.dtype))
@@ -45,7 +42,7 @@ def write(forward: Forward, path: Path) -> dict[str, Any]:
 
     def serve(images: Any) -> dict[str, Any]:
         arguments: Any = [*leaves, images]
-        outputs: Any = xla.call_module(
+        outputs: Any = tensorflow.xla().call_module(
             [arguments[i] for i in exported.module_kept_var_idx],
             version=exported.calling_convention_version,
             module=program,

@@ -4,8 +4,11 @@
 """Learning from a teacher: the losses, what the teacher sees, its place on a mesh, and runs."""
 
 import functools
+import json
+import os
 import re
 import shlex
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -213,6 +216,59 @@ def test_a_teacher_of_other_classes_or_none_is_refused(file, tmp_path):
         made(tmp_path / "encoder.npz")
 
 
+def settled(teacher, saved=None, **changes):
+    config = config_lib.load(
+        str(QUICKSTART), [*STUDENT, f"--config.distillation.teacher={teacher}"]
+    )
+    return read_models.settle_teacher(config_lib.changed(config, changes), saved)
+
+
+def test_a_later_start_needs_no_file_of_the_teacher(file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(file, "teacher.npz")
+    first = settled("teacher.npz")
+    assert first.distillation.teacher == str(tmp_path / "teacher.npz")
+    expected = program.make(first, classes=10, examples=100)
+    os.remove("teacher.npz")
+    read_models.describe.cache_clear()
+    again = settled("teacher.npz", first)
+    assert again == first
+    found = program.make(again, classes=10, examples=100)
+    assert found.abstract.kept == expected.abstract.kept
+    with pytest.raises(BadInput, match=r"distillation\.teacher: .*teacher\.npz"):
+        found.init()  # a first start does need it
+    with pytest.raises(BadInput, match=r"distillation\.teacher: .*other\.npz"):
+        settled("other.npz", first)
+
+
+@pytest.mark.parametrize("text, same", [
+    ("runs/t", True), ("runs/t/", True), ("runs/t@best", True), ("runs/t@4", True),
+    ("runs/t@8", False), ("runs/u", False),
+])  # fmt: skip
+def test_a_run_goes_on_with_the_step_of_its_teacher_that_it_began_with(
+    tmp_path, monkeypatch, text, same
+):
+    monkeypatch.chdir(tmp_path)
+    name = str(tmp_path / "runs" / "t@4")
+    taught = {"teacher": name, "teacher_settings": json.dumps({"of": name})}
+    saved = config_lib.changed(
+        config_lib.load(str(QUICKSTART)), {f"distillation.{k}": v for k, v in taught.items()}
+    )
+    if same:
+        assert settled(text, saved).distillation == saved.distillation
+    else:
+        with pytest.raises(BadInput, match=r"distillation\.teacher: "):
+            settled(text, saved)  # read anew, and it is not there
+
+
+def test_settings_of_another_teacher_or_damaged_ones_are_not_used(file):
+    of_other = json.dumps({"of": "/other", "classes": 3})
+    changes = {"distillation.teacher_settings": of_other}
+    assert json.loads(settled(file, **changes).distillation.teacher_settings)["classes"] == 10
+    with pytest.raises(BadInput, match="is not JSON; leave it out"):
+        settled(file, **{"distillation.teacher_settings": "{"})
+
+
 # --- runs ---
 
 
@@ -236,6 +292,11 @@ def test_commands_of_the_page_and_a_branch_that_is_the_run_bit_for_bit(
     quiet = "--config.report.page=false"
     assert main([*words_of(0), *short, quiet, "--config.model.dtype=bfloat16"]) == 0
     assert main([*words_of(1), *short]) == 0
+    model = read_models.describe(
+        "distillation.teacher", "runs/teacher", images_lib.Images((16, 16), 3, HALF, HALF)
+    )
+    assert model.cfg.dtype == "bfloat16"
+    shutil.move("runs/teacher", "elsewhere")  # the checkpoints of the student have the teacher
     assert main([*words_of(1), *short, quiet, "--workdir=branch", "--branch=runs/student@2"]) == 0
     flat, other = (loading.read_weights(f"{name}@4").flat for name in ("runs/student", "branch"))
     for name, value in flat.items():
@@ -247,10 +308,6 @@ def test_commands_of_the_page_and_a_branch_that_is_the_run_bit_for_bit(
     for name in names:
         assert rows[4, f"train/{name}"] == again[4, f"train/{name}"]
     assert 0 <= rows[4, "train/agreement"] <= 1
-    model = read_models.describe(
-        "distillation.teacher", "runs/teacher", images_lib.Images((16, 16), 3, HALF, HALF)
-    )
-    assert model.cfg.dtype == "bfloat16"
     assert "agreement" in (tmp_path / "runs" / "student" / "report.html").read_text()
 
 

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from test_masked import EIGHT
 from test_train_step import HALF, rules_of
 
 from vit_jax import sharding
@@ -264,6 +265,20 @@ def test_masks_are_blocks_of_one_view_with_the_stated_share():
     grid = masked[np.arange(200), view].reshape(200, 8, 10)
     alike = (grid[:, :, 1:] & grid[:, :, :-1]).sum() / grid[:, :, 1:].sum()
     assert alike > 0.55  # 0.3 for single patches
+
+
+def test_masked_tokens_stay_on_the_device_of_their_image():
+    masks = jax.vmap(lambda key: block_masks.draw(key, 4, 4, (0.1, 0.5)))(jax.random.split(KEY, 16))
+    tokens = jax.random.normal(KEY, (16, 2, 17, 8))
+    over = rules_of(EIGHT).sharding(("act_batch",), (16,))
+    value = jax.jit(
+        jax.value_and_grad(lambda x, masks: jnp.sum(block_masks.taken(x, masks) ** 2)),
+        in_shardings=over,
+    )
+    compiled = value.lower(tokens, masks).compile()
+    assert not re.search(r"all-gather|all-to-all|collective-permute", compiled.as_text())
+    rows = [np.asarray(tokens)[b, int(masks.view[b])][masks.patch[b] + 1] for b in range(16)]
+    np.testing.assert_array_equal(block_masks.taken(tokens, masks), np.stack(rows))
 
 
 def test_measures_of_spread():

@@ -61,7 +61,7 @@ class ViT(nn.Module):
             the mask token; None leaves every patch in its place. Only used to predict patches,
             and by a model that gives tokens.
           real_BL: bool [B, L], False for patches that no token attends to and no pool reads, such
-            as padding; None: all are real.
+            as padding; None: all are real. Not with `visible_BK`.
           visible_BK: int32 [B, K], the only patches that the blocks see. The result is then the
             tokens after the last norm, [B, prefix + K, D]; see `mae`.
           size: rows and columns of the images that position embeddings are for; None: of these.
@@ -70,6 +70,7 @@ class ViT(nn.Module):
           float32 [B, Y]; for a model that predicts patches, [B, L, O]; for one that gives tokens,
           [B, 1 + L, D]; for one that gives feature maps, a tuple of [B, rows, columns, D].
         """
+        assert real_BL is None or visible_BK is None
         cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
         rates = max(cfg.dropout, cfg.attention_dropout, cfg.drop_path)
         rates += max(cfg.rope_jitter, cfg.rope_rescale) - 1

@@ -170,15 +170,8 @@ class Dino(Objective):
             def represent(micro: tuple[Batch, jax.Array]) -> jax.Array:
                 return self._studied(network, params, *micro)[:, :, 0]
 
-            def loss(every_ABTD: jax.Array) -> tuple[jax.Array, jax.Array]:
-                loss_B = spread.koleo(
-                    multicrop.joined(every_ABTD), multicrop.joined(batch["_mask"])
-                )
-                return jnp.sum(loss_B), loss_B
-
             every_ABTD = jax.lax.map(represent, (batch, keys))
-            gradient_ABTD, loss_B = jax.grad(loss, has_aux=True)(every_ABTD)
-            batch = batch | {"koleo": (gradient_ABTD, multicrop.parted(loss_B, len(keys)))}
+            batch = batch | {"koleo": spread.koleo_of_all(every_ABTD, batch["_mask"])}
         return batch
 
     def sums(

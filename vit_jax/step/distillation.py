@@ -47,6 +47,12 @@ class Distillation(Classification):
                 f"distillation.temperature={self.temperature} has no use with kind=hard; leave it "
                 "out."
             )
+        labels = {"loss.name": self.loss != "softmax", "loss.label_smoothing": self.label_smoothing}
+        if unused := [key for key, differs in labels.items() if differs and self.share == 1]:
+            raise BadInput(
+                f"{unused[0]} has no use with distillation.share=1, which learns no labels; give "
+                "a smaller share, or leave it out."
+            )
 
     def in_run(self, cfg: Any, in_steps: Any) -> "Distillation":
         if cfg.classes != self.teacher.cfg.classes:
@@ -69,23 +75,15 @@ class Distillation(Classification):
         drawn: "mixing.Mix | None",
         key: jax.Array,
     ) -> Sums:
-        def mixed(normalise: Any) -> jax.Array:
-            images_BHWC = normalise(batch["image"])
-            if drawn is None:
-                return images_BHWC
-            partners_BHWC = normalise(batch[mixing.PARTNER + "image"])
-            return mixing.mixed(images_BHWC, partners_BHWC, drawn.pixels)
-
         teacher = network.others["teacher"]
-        taught_BY = teacher.apply(kept["teacher"], mixed(teacher.normalise), train=False)
+        shown_BHWC = self._images(teacher, batch, drawn)
+        taught_BY = teacher.apply(kept["teacher"], shown_BHWC, train=False)
         taught_BY = jax.lax.stop_gradient(taught_BY.astype(jnp.float32))
-        logits_BY = network.apply(params, mixed(network.normalise), train=True, key=key)
+        images_BHWC = self._images(network, batch, drawn)
+        logits_BY = network.apply(params, images_BHWC, train=True, key=key)
         loss_B = self.share * self._taught(logits_BY, taught_BY)
         if self.share < 1:
-            targets_BY = self._targets(batch)
-            if drawn is not None:
-                partner_BY = self._targets(batch, mixing.PARTNER)
-                targets_BY = mixing.mixed(targets_BY, partner_BY, drawn.share)
+            targets_BY = self._targets(batch, drawn)
             loss_B += (1 - self.share) * losses.find(self.loss)(logits_BY, targets_BY)
         labels, mask_B = batch["labels"], batch["_mask"]
         own = metrics.sums(logits_BY, labels, mask_B, loss_B)
@@ -97,10 +95,6 @@ class Distillation(Classification):
             "agreement": jnp.sum(agree_B & mask_B, dtype=jnp.float32),
             "teacher_top1": right.astype(jnp.float32),
         }
-
-    def _targets(self, batch: Batch, prefix: str = "") -> jax.Array:
-        labels_BK = batch[prefix + "labels"]
-        return losses.multi_hot(labels_BK, self.classes, smoothing=self.label_smoothing)
 
     def _taught(self, logits_BY: jax.Array, taught_BY: jax.Array) -> jax.Array:
         """Returns the teacher's part of the loss, float32 [B]."""

@@ -131,6 +131,20 @@ def test_masked_pixels_have_no_influence_and_visible_ones_on_every_patch():
     assert np.all(np.abs(after - before).max(axis=-1) > 1e-5)
 
 
+def test_tokens_and_the_decoders_ends_start_as_published():
+    """Normal of 0.02 for both tokens; Xavier, as in every linear layer, at the decoder's ends."""
+    model = variants.make(MAE(depth=1, width=128, heads=4).model(tiny.config(depth=1, width=512)))
+    started = jax.jit(model.init)(jax.random.key(0), given() / 255.0)["params"]
+    own = started["objective"]
+    assert np.std(started["cls"]) == pytest.approx(0.02, rel=0.15)
+    assert np.std(own["mask_token"]) == pytest.approx(0.02, rel=0.3)
+    for name, rows, columns in (("projection", 512, 128), ("patch_head", 128, 3 * tiny.PATCH**2)):
+        bound = (6 / (rows + columns)) ** 0.5
+        assert own[name]["kernel"].shape == (rows, columns)
+        assert np.abs(own[name]["kernel"]).max() == pytest.approx(bound, rel=0.02)
+        assert not own[name]["bias"].any()
+
+
 def test_flops_by_hand():
     """L/16: 196 patches, of which 50 tokens are encoded; 197 tokens are decoded."""
     cfg = MAE().model(variants.config(variant="L/16", classes=1000))

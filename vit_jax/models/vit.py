@@ -229,7 +229,8 @@ class ViT(nn.Module):
             init, shape = nn.initializers.normal(0.02), (1, 1, width)
             parts.insert(0, self._tiled(self.param("dist", init, shape), batch, dtype))
         if cfg.class_rows:
-            cls_11D = self.param("cls", nn.initializers.zeros, (1, 1, width))
+            init = nn.initializers.normal(cfg.class_std) if cfg.class_std else nn.initializers.zeros
+            cls_11D = self.param("cls", init, (1, 1, width))
             parts.insert(0, self._tiled(cls_11D, batch, dtype))
         return jnp.concatenate(parts, axis=1), (rows, columns)
 

@@ -93,6 +93,7 @@ class ViTConfig(TokenConfig):
     posemb: Posemb = "learned1d"
     posemb_at: PosembAt = "stem"
     posemb_std: float = 0.02  # standard deviation of the initial position embeddings
+    class_std: float = 0.0  # standard deviation of the initial class token
     registers: int = 0  # number of tokens without a patch (arXiv:2309.16588)
     rope: Rope = "none"  # see `models.rope`
     rope_base: float = 100.0

@@ -3,6 +3,7 @@
 
 """Learning from a teacher: the losses, what the teacher sees, its place on a mesh, and runs."""
 
+import dataclasses
 import functools
 import json
 import os
@@ -95,6 +96,48 @@ def test_losses_are_those_of_the_papers_on_the_same_mixed_images(kind, temperatu
     assert float(found["loss"]) == pytest.approx(loss[mask].sum(), rel=1e-4)
     assert float(found["agreement"]) == (logits.argmax(1) == first)[mask].sum()
     assert float(found["teacher_top1"]) == (first == given["labels"][:, 0])[mask].sum()
+
+
+@pytest.mark.parametrize("kind, share, expected", [
+    ("hard", 0.25, 0.75 * np.log(3) + 0.25 * np.log(1.5)),
+    ("soft", 0.25, 0.75 * np.log(3) + 0.25 * (0.75 * np.log(1.125) + 0.25 * np.log(0.75))),
+])  # fmt: skip
+def test_the_distillation_token_learns_from_the_teacher_and_the_class_token_labels(
+    kind, share, expected
+):
+    """By hand: heads of (1/3, 2/3) and (2/3, 1/3), the teacher's (3/4, 1/4), the label 0."""
+    heads = np.log(np.array([[[1, 2], [2, 1]]], np.float32))
+
+    def model(params, images, *, train, key, apart):
+        return heads + 0 * images[:, :1, 0, :1]
+
+    def teacher(params, images, *, train):
+        return jnp.log(jnp.array([[3.0, 1.0]]))
+
+    both = Network(model, HALF, HALF, {"teacher": Network(teacher, HALF, HALF)})
+    made = dataclasses.replace(objective(kind=kind, share=share), classes=2, token=True)
+    given = {"image": np.zeros((1, 2, 2, 3), np.uint8), "labels": np.zeros((1, 1), np.int32),
+             "_mask": np.ones(1, bool)}  # fmt: skip
+    found = made.sums(both, {}, {"teacher": {}}, given, None, KEY)
+    assert float(found["loss"]) == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_heads_of_both_tokens_come_apart_and_their_mean_is_evaluated():
+    cfg = variants.config(variant="Ti/4", width=16, depth=1, mlp=16, heads=2, distillation=True,
+                          classes=5)  # fmt: skip
+    model, images = variants.make(cfg), jax.random.normal(KEY, (2, 8, 8, 3))
+    params = jax.jit(model.init)(KEY, images)["params"]
+    for seed, name in enumerate(("head", "dist_head")):
+        params[name]["kernel"] = jax.random.normal(jax.random.key(seed), (16, 5))
+    apply = jax.jit(model.apply, static_argnames="apart")
+    apart = apply({"params": params}, images, apart=True)
+    whole = apply({"params": params}, images)
+    assert cfg.two_heads
+    assert apart.shape == (2, 2, 5)
+    assert np.abs(apart[:, 0] - apart[:, 1]).max() > 0.1
+    np.testing.assert_allclose(apart.mean(axis=1), whole, rtol=1e-5, atol=1e-6)
+    params["dist_head"] = jax.tree.map(jnp.zeros_like, params["dist_head"])
+    assert not apply({"params": params}, images, apart=True)[:, 1].any()
 
 
 def test_a_model_that_is_its_teacher_has_no_loss_and_agrees():
@@ -198,6 +241,8 @@ def test_a_run_starts_with_the_teacher_in_place(file):
     (["--config.distillation.teacher=nowhere"], r"distillation\.teacher: 'nowhere'"),
     (["--config.data.channels=1"], r"takes images of 3 channels, and the data has 1"),
     (["--config.loss.label_smoothing=0.1"], r"loss\.label_smoothing has no use with .*share=1"),
+    (["--config.model.distillation=True", "--config.model.pool=token",
+      "--config.model.posemb=learned1d"], r"share=1 leaves nothing .* give .*share=0\.5"),
     (["--config.masked.target=mean"], r"distillation\.teacher=.* has no use with masked"),
     (["--config.distillation.teacher=", "--config.distillation.share=0.5"],
      r"have no use without a teacher; give --config\.distillation\.teacher"),

@@ -80,7 +80,7 @@ def _auto(config: sections.Config, cfg: variants.Config) -> Objective:
 
         images = images_lib.of(config.data)
         model = read_models.describe("distillation.teacher", teacher, images, settings)
-        return Distillation(**learned, **taught, teacher=model)
+        return Distillation(**learned, **taught, teacher=model, token=cfg.two_heads)
     if config.distillation != sections.Distillation():
         raise BadInput(
             "distillation.kind, temperature and share have no use without a teacher; give "

@@ -141,6 +141,10 @@ class ViTConfig(TokenConfig):
         return int(self.class_token or self.pool in ("token", "token+gap")) + self.distillation
 
     @property
+    def two_heads(self) -> bool:
+        return self.distillation
+
+    @property
     def prefix(self) -> int:
         """Returns how many tokens without a patch stand before the patches."""
         return self.class_rows + self.registers

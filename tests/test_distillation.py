@@ -20,7 +20,7 @@ from test_train import QUICKSTART, ROOT, logged
 from test_train_step import CLASSES, HALF, batch, rules_of, small, small_params
 
 import vit_jax
-from vit_jax.build import program, read_models
+from vit_jax.build import defaults, program, read_models
 from vit_jax.build import run as build_run
 from vit_jax.checkpoints.checkpoints import Checkpoints
 from vit_jax.cli.main import main
@@ -368,3 +368,25 @@ def test_the_recipe_is_that_of_the_papers_code():
     assert (config.batch_size, config.length, config.schedule.lr) == (4096, "1200 epochs", 0.03)
     assert config.optimizer.weight_decay * config.schedule.lr == pytest.approx(3e-4)
     assert config.model.variant == "BiT-R50x1"
+    assert config.data.eval_ops.startswith("decode|bv_resize_small(")
+
+
+@pytest.mark.parametrize("kind, share, temperature", [("hard", 0.5, 1.0), ("soft", 0.1, 3.0)])
+def test_deits_recipe_has_its_numbers(kind, share, temperature):
+    config = config_lib.load(f"{ROOT}/configs/distill.py:paper=deit,kind={kind},standin=true")
+    taught = config.distillation
+    assert (taught.kind, taught.share, taught.temperature) == (kind, share, temperature)
+    assert config.model.distillation
+    assert (config.batch_size, config.schedule.lr, config.length) == (1024, 1e-3, "300 epochs")
+    assert (config.optimizer.weight_decay, config.schedule.warmup) == (0.05, "5 epochs")
+    assert (config.mixup.alpha, config.mixup.cutmix, config.loss.label_smoothing) == (0.8, 1.0, 0.1)
+
+
+@pytest.mark.parametrize("paper", ["patient", "deit"])
+def test_a_plan_of_the_recipe_needs_no_file_of_the_teacher(paper, monkeypatch):
+    monkeypatch.setattr(loading, "read_weights", None)
+    config = config_lib.load(f"{ROOT}/configs/distill.py:paper={paper},standin=true")
+    config = defaults.settle(config)
+    build_run.check(config)
+    made = program.make(config, classes=1000, examples=1000)
+    assert sum(made.objective.reads["teacher"].cfg.resnet.stages) == 50

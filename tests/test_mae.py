@@ -318,6 +318,43 @@ def test_recipe_has_the_numbers_of_the_papers_table_8(model, epochs):
     build_run.check(config)
 
 
+def test_the_small_recipe_is_for_any_images_and_any_machine():
+    config = config_lib.load(f"{RECIPE}:small=true", ["--config.data.source=folder:images"])
+    build_run.check(config)
+    assert config.data.image_size == 32
+    made = program.make(config, classes=2, examples=1000)
+    assert sum(x.size for x in jax.tree.leaves(made.abstract.params)) < 1e6
+    assert (config.recipe.protocol, made.steps.total) == ("small", 20 * 1000 // 128)
+
+
+@pytest.mark.parametrize("model, epochs, lr, layer_decay, drop_path", [
+    ("B/16", 100, 2e-3, 0.65, 0.1), ("L/16", 50, 4e-3, 0.75, 0.2), ("H/14", 50, 4e-3, 0.75, 0.3),
+])  # fmt: skip
+def test_fine_tuning_has_the_numbers_of_the_published_commands(
+    model, epochs, lr, layer_decay, drop_path
+):
+    recipe = str(ROOT / "configs" / "mae_finetune.py")
+    config = config_lib.load(f"{recipe}:model={model},init=runs/mae")
+    build_run.check(config)
+    assert (config.init, config.length, config.batch_size) == (
+        "runs/mae", f"{epochs} epochs", 1024,
+    )  # fmt: skip
+    assert config.schedule.lr == pytest.approx(lr)
+    assert (config.optimizer.layer_decay, config.model.drop_path) == (layer_decay, drop_path)
+    assert (config.optimizer.weight_decay, config.schedule.warmup) == (0.05, "5 epochs")
+    assert (config.mixup.alpha, config.mixup.cutmix, config.loss.label_smoothing) == (0.8, 1.0, 0.1)
+    # Every parameter but those of the head and of nothing else comes from the encoder.
+    cfg = variants.of(config.model, 10)
+    encoder = variants.config(variant=model, posemb="sincos2d", classes=0)
+    ends = [
+        {path for path, _ in tree.leaves_with_paths(variants.shapes(one, 224, 224))}
+        for one in (cfg, MAE().model(encoder))
+    ]
+    assert ends[0] - ends[1] == {"head/kernel", "head/bias"}
+    with pytest.raises(BadInput, match="model of the paper"):
+        config_lib.load(f"{recipe}:model=S/16")
+
+
 @pytest.mark.parametrize("key, value", [
     ("loss.label_smoothing", "0.1"), ("mixup.alpha", "0.2"), ("masked.target", "mean"),
     ("model.representation", "8"),

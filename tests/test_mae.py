@@ -145,6 +145,21 @@ def test_tokens_and_the_decoders_ends_start_as_published():
         assert not own[name]["bias"].any()
 
 
+def test_blocks_one_by_one_predict_the_same():
+    cfg = small()[0]
+    stacked = variants.make(dataclasses.replace(cfg, scan=True))
+    shapes = jax.eval_shape(stacked.init, jax.random.key(0), given())["params"]
+    assert "blocks" in shapes
+    one_by_one = variants.make(dataclasses.replace(cfg, scan=True, unrolled=True))
+    rng = np.random.default_rng(3)
+    own = jax.tree.map(lambda x: rng.normal(size=x.shape).astype(np.float32) / 4, shapes)
+    found, expected = (
+        jax.jit(model.apply)({"params": own}, given() / 255.0, keys_B=KEYS)
+        for model in (one_by_one, stacked)
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
 def test_flops_by_hand():
     """L/16: 196 patches, of which 50 tokens are encoded; 197 tokens are decoded."""
     cfg = MAE().model(variants.config(variant="L/16", classes=1000))
@@ -372,15 +387,17 @@ def test_commands_of_the_page_and_a_branch_that_is_the_run_bit_for_bit(
     commands = re.findall(r"^vit_jax (.*)$", (ROOT / "docs" / "mae.md").read_text(), re.MULTILINE)
     assert [c.split()[0] for c in commands] == ["train", "fewshot", "train"]
     short = ["--config.length=6 steps", "--config.batch_size=8", "--config.schedule.warmup=0",
-             "--config.report.writers=()", "--config.report.every=1 steps",
-             "--config.report.page=false"]  # fmt: skip
+             "--config.report.writers=()", "--config.report.every=1 steps"]  # fmt: skip
     own = [*TINY, "--config.objective=mae(depth=2,width=16,heads=2)", "--config.evals.val.every=0",
            "--config.checkpoint.every=3 steps"]  # fmt: skip
     for number, command in enumerate(commands):
         words = shlex.split(command.replace("/path/to/images", str(image_folder)))
         words = [w.replace("configs/", f"{ROOT}/configs/") for w in words]
-        options = short if words[0] == "train" else ()
+        options = [*short, f"--config.report.page={number == 0}"] if words[0] == "train" else ()
         assert main([*words, *options, *(own if number == 0 else ())]) == 0, command
+    page = (tmp_path / "runs" / "mae" / "report.html").read_text()
+    assert "mae(depth=2,width=16,heads=2)" in page
+    assert "top-1" not in page
     fate = fates(caplog.text)
     assert {n.partition("/")[0] for n, f in fate.items() if f == "unused"} == {"objective"}
     assert {n for n, f in fate.items() if f == "re-initialised"} == {"head/kernel", "head/bias"}
@@ -389,6 +406,7 @@ def test_commands_of_the_page_and_a_branch_that_is_the_run_bit_for_bit(
     words = [
         w.replace("configs/", f"{ROOT}/configs/").replace("runs/mae", "runs/branch") for w in words
     ]
+    short.append("--config.report.page=false")
     assert main([*words, *short, *own, "--branch=runs/mae@3"]) == 0
     a, b = (loading.read_weights(f"runs/{name}@6").flat for name in ("mae", "branch"))
     assert a.keys() == b.keys()

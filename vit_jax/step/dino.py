@@ -67,7 +67,8 @@ class Dino(Objective):
       ibot: weight of the loss of masked patches; 0: none is masked.
       masked: lowest and highest share of the patches that are masked in a view.
       koleo: weight of the entropy estimate that keeps representations apart.
-      keep_heads: whether heads and mask token come from the run that `init` names.
+      keep_heads: whether heads and mask token come from the run that `init` names. Its centres do
+        not: they begin at 0, and hold the means of some 1 / (1 - centre_momentum) steps soon.
       run: left out; the run sets it.
     """
 

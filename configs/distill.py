@@ -40,6 +40,7 @@ import json
 from configs import base, pretrain
 from vit_jax.config.load import parse_args
 from vit_jax.errors import unknown
+from vit_jax.paper import expectations
 
 _TEACHER = "distill/R152x2_T_224.npz"
 # What a plan must know of it.
@@ -68,6 +69,10 @@ def get_config(arg=None):
     if args.standin and args.teacher == _TEACHER:
         config.distillation.teacher_settings = json.dumps(_SETTINGS)
     _PAPERS[args.paper](config, args)
+    as_published = (args.model, args.teacher, args.kind, args.epochs) == ("", _TEACHER, "", 0)
+    if args.paper == "patient" and as_published and args.size == 224 and not args.standin:
+        source = "google-research/big_vision, README of distillation: BiT-R50x1, 224 pixels"
+        base.expect(config, expectations.Expected("test/top1", 0.828, 0.003, source))
     config.checkpoint.every = "5000 steps"
     config.report.every = "50 steps"
     config.recipe.name = "distill"

@@ -373,6 +373,10 @@ def test_the_recipe_is_that_of_the_papers_code():
     assert config.optimizer.weight_decay * config.schedule.lr == pytest.approx(3e-4)
     assert config.model.variant == "BiT-R50x1"
     assert config.data.eval_ops.startswith("decode|bv_resize_small(")
+    assert config.expected.metric == ""  # noise
+    assert config_lib.load(recipe).expected.value == 0.828
+    assert config_lib.load(f"{recipe}:epochs=300").expected.metric == ""
+    assert config_lib.load(f"{recipe}:paper=deit").expected.metric == ""
 
 
 @pytest.mark.parametrize("kind, share, temperature", [("hard", 0.5, 1.0), ("soft", 0.1, 3.0)])

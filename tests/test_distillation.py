@@ -288,6 +288,18 @@ def test_a_later_start_needs_no_file_of_the_teacher(file, tmp_path, monkeypatch)
         settled("other.npz", first)
 
 
+def test_a_run_that_has_only_the_name_of_its_teacher_keeps_it(file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(file, "teacher.npz")
+    saved = config_lib.changed(settled(file), {
+        "distillation.teacher": "teacher.npz", "distillation.teacher_settings": "",
+    })  # fmt: skip
+    again = settled("teacher.npz", saved)
+    changed = [key for key, *_ in config_lib.differences(saved, again)]
+    assert changed == ["distillation.teacher_settings"]
+    assert not config_lib.changes_results(changed[0])
+
+
 @pytest.mark.parametrize("text, same", [
     ("runs/t", True), ("runs/t/", True), ("runs/t@best", True), ("runs/t@4", True),
     ("runs/t@8", False), ("runs/u", False),

@@ -51,13 +51,14 @@ def settle_teacher(
     given = config.distillation
     if not given.teacher:
         return config
-    if saved is not None and _is_same(given.teacher, saved.distillation.teacher):
+    same = saved is not None and _is_same(given.teacher, saved.distillation.teacher)
+    if saved is not None and same:
         given = saved.distillation
     if not _settings(given.teacher, given.teacher_settings):
         from vit_jax.weights import base
 
         with _explained(_TEACHER):
-            name = base.whole(given.teacher)
+            name = given.teacher if same else base.whole(given.teacher)
         settings = given.teacher_settings
         if not _settings(name, settings):
             settings = json.dumps(_read_settings(_TEACHER, name) | {"of": name})

@@ -15,10 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from test_masked import EIGHT
 from test_train_step import HALF, rules_of
 
-from vit_jax import sharding
+from vit_jax import sharding, tree
 from vit_jax.build import run as build_run
+from vit_jax.checkpoints.checkpoints import Checkpoints
 from vit_jax.cli.main import main
 from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput
@@ -211,6 +213,38 @@ def test_the_global_batch_counts_on_any_mesh_and_by_micro_batches(centring, accu
         assert not kernel.sharding.is_fully_replicated  # the teacher is placed like the student
 
 
+def test_koleo_of_micro_batches_is_that_of_the_students_own_dropped_paths():
+    """A network whose training depends on its key, as with stochastic depth."""
+
+    def noisy(params, images, *, train, key, **options):
+        tokens = apply(params, images, train=train, key=key, **options)
+        return tokens + jax.random.normal(key, tokens.shape) * 0.3 if train else tokens
+
+    objective, network = made(), Network(noisy, HALF, HALF)
+    params, keys = parameters(objective), jax.random.split(KEY, 2)
+    kept = objective.kept(params) | {"average": params}
+    given, _ = objective.draw(batch(), KEY)
+    micro = train_step.micro_batches(given, 2)
+
+    @jax.jit
+    def both(params):
+        related = objective.relate(network, params, kept, micro, keys)
+        parts, seen = [], []
+        for i in range(2):
+            one = jax.tree.map(lambda x, i=i: x[i], related)
+            parts.append(objective.sums(network, params, kept, one, None, keys[i])["koleo"])
+            seen.append(objective._studied(network, params, one, keys[i])[:, :, 0])
+        x = jnp.concatenate(seen)
+        return parts[0] + parts[1], jnp.sum(spread.koleo(x, jnp.ones(16, bool)))
+
+    found, expected = both(params)
+    assert float(found) == pytest.approx(float(expected), rel=1e-5)
+    of_found, of_expected = jax.jacrev(both)(params)
+    np.testing.assert_allclose(
+        of_found["weights"], of_expected["weights"], rtol=1e-4, atol=1e-4
+    )  # fmt: skip
+
+
 def test_teacher_follows_by_the_schedule_and_prototypes_wait():
     objective, tx = made(), optax.sgd(0.3)
     decay = train_step.decays(0.9, 1.0, 4)
@@ -264,6 +298,20 @@ def test_masks_are_blocks_of_one_view_with_the_stated_share():
     grid = masked[np.arange(200), view].reshape(200, 8, 10)
     alike = (grid[:, :, 1:] & grid[:, :, :-1]).sum() / grid[:, :, 1:].sum()
     assert alike > 0.55  # 0.3 for single patches
+
+
+def test_masked_tokens_stay_on_the_device_of_their_image():
+    masks = jax.vmap(lambda key: block_masks.draw(key, 4, 4, (0.1, 0.5)))(jax.random.split(KEY, 16))
+    tokens = jax.random.normal(KEY, (16, 2, 17, 8))
+    over = rules_of(EIGHT).sharding(("act_batch",), (16,))
+    value = jax.jit(
+        jax.value_and_grad(lambda x, masks: jnp.sum(block_masks.taken(x, masks) ** 2)),
+        in_shardings=over,
+    )
+    compiled = value.lower(tokens, masks).compile()
+    assert not re.search(r"all-gather|all-to-all|collective-permute", compiled.as_text())
+    rows = [np.asarray(tokens)[b, int(masks.view[b])][masks.patch[b] + 1] for b in range(16)]
+    np.testing.assert_array_equal(block_masks.taken(tokens, masks), np.stack(rows))
 
 
 def test_measures_of_spread():
@@ -333,11 +381,8 @@ def test_tokens_of_a_vit_are_its_representation_and_its_map(pool, registers):
         masked, model.apply({"params": params}, black, source_BL=source), rtol=1e-5, atol=1e-6
     )
     # A smaller image sees the embeddings of its size, resized as weights are for fine-tuning.
-    small, rows = (
-        images[:, :8],
-        cfg.class_rows if hasattr(cfg, "class_rows") else int(pool == "token"),
-    )
-    table = posemb.resize(np.asarray(params["posemb"]), (2, 2), (4, 2), class_rows=rows)
+    small, own = images[:, :8], np.asarray(params["posemb"])
+    table = posemb.resize(own, (2, 2), (4, 2), class_rows=cfg.class_rows)
     expected = model.apply({"params": params | {"posemb": table}}, small)
     found = model.apply({"params": params}, small, size=(16, 8))
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
@@ -398,9 +443,14 @@ def test_run_is_measured_and_branched_bit_for_bit(finished, tmp_path):
     )
     cut = tmp_path / "cut"
     assert run(cut, f"--branch={finished}@3") == 0
-    a, b = (loading.read_weights(f"{w}@6").flat for w in (finished, cut))
-    for name, value in a.items():
-        np.testing.assert_array_equal(value, b[name])
+    states = []
+    for workdir in (finished, cut):  # the student, the teacher, and what the objective keeps
+        with Checkpoints(workdir, read_only=True) as checkpoints:
+            states.append(checkpoints._saved(6))
+    names = [path for path, _ in tree.leaves_with_paths(states[0])]
+    assert {"kept/centre", "kept/patch_centre", "kept/step"} <= set(names)
+    assert {name.partition("/")[0] for name in names} >= {"params", "ema", "kept"}
+    jax.tree.map(np.testing.assert_array_equal, *states)
 
 
 @pytest.mark.integration

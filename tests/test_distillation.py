@@ -3,9 +3,13 @@
 
 """Learning from a teacher: the losses, what the teacher sees, its place on a mesh, and runs."""
 
+import dataclasses
 import functools
+import json
+import os
 import re
 import shlex
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +20,7 @@ from test_train import QUICKSTART, ROOT, logged
 from test_train_step import CLASSES, HALF, batch, rules_of, small, small_params
 
 import vit_jax
-from vit_jax.build import program, read_models
+from vit_jax.build import defaults, program, read_models
 from vit_jax.build import run as build_run
 from vit_jax.checkpoints.checkpoints import Checkpoints
 from vit_jax.cli.main import main
@@ -67,8 +71,9 @@ def log_softmax(x):
 def test_losses_are_those_of_the_papers_on_the_same_mixed_images(kind, temperature, share, mixup):
     """arXiv:2106.05237, section 3; equations 2 and 3 of arXiv:2012.12877."""
     made = objective(
-        kind=kind, temperature=temperature, share=share, mixup=mixup, label_smoothing=0.1
-    )
+        kind=kind, temperature=temperature, share=share, mixup=mixup,
+        label_smoothing=0.1 * (share < 1),
+    )  # fmt: skip
     given = batch(mask=np.arange(16) % 5 != 0)
     drawn_batch, drawn = made.draw(given, KEY)
     mix = 1.0 if drawn is None else float(drawn.share)
@@ -91,6 +96,48 @@ def test_losses_are_those_of_the_papers_on_the_same_mixed_images(kind, temperatu
     assert float(found["loss"]) == pytest.approx(loss[mask].sum(), rel=1e-4)
     assert float(found["agreement"]) == (logits.argmax(1) == first)[mask].sum()
     assert float(found["teacher_top1"]) == (first == given["labels"][:, 0])[mask].sum()
+
+
+@pytest.mark.parametrize("kind, share, expected", [
+    ("hard", 0.25, 0.75 * np.log(3) + 0.25 * np.log(1.5)),
+    ("soft", 0.25, 0.75 * np.log(3) + 0.25 * (0.75 * np.log(1.125) + 0.25 * np.log(0.75))),
+])  # fmt: skip
+def test_the_distillation_token_learns_from_the_teacher_and_the_class_token_labels(
+    kind, share, expected
+):
+    """By hand: heads of (1/3, 2/3) and (2/3, 1/3), the teacher's (3/4, 1/4), the label 0."""
+    heads = np.log(np.array([[[1, 2], [2, 1]]], np.float32))
+
+    def model(params, images, *, train, key, apart):
+        return heads + 0 * images[:, :1, 0, :1]
+
+    def teacher(params, images, *, train):
+        return jnp.log(jnp.array([[3.0, 1.0]]))
+
+    both = Network(model, HALF, HALF, {"teacher": Network(teacher, HALF, HALF)})
+    made = dataclasses.replace(objective(kind=kind, share=share), classes=2, token=True)
+    given = {"image": np.zeros((1, 2, 2, 3), np.uint8), "labels": np.zeros((1, 1), np.int32),
+             "_mask": np.ones(1, bool)}  # fmt: skip
+    found = made.sums(both, {}, {"teacher": {}}, given, None, KEY)
+    assert float(found["loss"]) == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_heads_of_both_tokens_come_apart_and_their_mean_is_evaluated():
+    cfg = variants.config(variant="Ti/4", width=16, depth=1, mlp=16, heads=2, distillation=True,
+                          classes=5)  # fmt: skip
+    model, images = variants.make(cfg), jax.random.normal(KEY, (2, 8, 8, 3))
+    params = jax.jit(model.init)(KEY, images)["params"]
+    for seed, name in enumerate(("head", "dist_head")):
+        params[name]["kernel"] = jax.random.normal(jax.random.key(seed), (16, 5))
+    apply = jax.jit(model.apply, static_argnames="apart")
+    apart = apply({"params": params}, images, apart=True)
+    whole = apply({"params": params}, images)
+    assert cfg.two_heads
+    assert apart.shape == (2, 2, 5)
+    assert np.abs(apart[:, 0] - apart[:, 1]).max() > 0.1
+    np.testing.assert_allclose(apart.mean(axis=1), whole, rtol=1e-5, atol=1e-6)
+    params["dist_head"] = jax.tree.map(jnp.zeros_like, params["dist_head"])
+    assert not apply({"params": params}, images, apart=True)[:, 1].any()
 
 
 def test_a_model_that_is_its_teacher_has_no_loss_and_agrees():
@@ -193,6 +240,9 @@ def test_a_run_starts_with_the_teacher_in_place(file):
      r"distillation\.temperature=2\.0 has no use with kind=hard"),
     (["--config.distillation.teacher=nowhere"], r"distillation\.teacher: 'nowhere'"),
     (["--config.data.channels=1"], r"takes images of 3 channels, and the data has 1"),
+    (["--config.loss.label_smoothing=0.1"], r"loss\.label_smoothing has no use with .*share=1"),
+    (["--config.model.distillation=True", "--config.model.pool=token",
+      "--config.model.posemb=learned1d"], r"share=1 leaves nothing .* give .*share=0\.5"),
     (["--config.masked.target=mean"], r"distillation\.teacher=.* has no use with masked"),
     (["--config.distillation.teacher=", "--config.distillation.share=0.5"],
      r"have no use without a teacher; give --config\.distillation\.teacher"),
@@ -211,6 +261,71 @@ def test_a_teacher_of_other_classes_or_none_is_refused(file, tmp_path):
     vit_jax.save(tmp_path / "encoder.npz", headless, params)
     with pytest.raises(BadInput, match="has no head on classes"):
         made(tmp_path / "encoder.npz")
+
+
+def settled(teacher, saved=None, **changes):
+    config = config_lib.load(
+        str(QUICKSTART), [*STUDENT, f"--config.distillation.teacher={teacher}"]
+    )
+    return read_models.settle_teacher(config_lib.changed(config, changes), saved)
+
+
+def test_a_later_start_needs_no_file_of_the_teacher(file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(file, "teacher.npz")
+    first = settled("teacher.npz")
+    assert first.distillation.teacher == str(tmp_path / "teacher.npz")
+    expected = program.make(first, classes=10, examples=100)
+    os.remove("teacher.npz")
+    read_models.describe.cache_clear()
+    again = settled("teacher.npz", first)
+    assert again == first
+    found = program.make(again, classes=10, examples=100)
+    assert found.abstract.kept == expected.abstract.kept
+    with pytest.raises(BadInput, match=r"distillation\.teacher: .*teacher\.npz"):
+        found.init()  # a first start does need it
+    with pytest.raises(BadInput, match=r"distillation\.teacher: .*other\.npz"):
+        settled("other.npz", first)
+
+
+def test_a_run_that_has_only_the_name_of_its_teacher_keeps_it(file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(file, "teacher.npz")
+    saved = config_lib.changed(settled(file), {
+        "distillation.teacher": "teacher.npz", "distillation.teacher_settings": "",
+    })  # fmt: skip
+    again = settled("teacher.npz", saved)
+    changed = [key for key, *_ in config_lib.differences(saved, again)]
+    assert changed == ["distillation.teacher_settings"]
+    assert not config_lib.changes_results(changed[0])
+
+
+@pytest.mark.parametrize("text, same", [
+    ("runs/t", True), ("runs/t/", True), ("runs/t@best", True), ("runs/t@4", True),
+    ("runs/t@8", False), ("runs/u", False),
+])  # fmt: skip
+def test_a_run_goes_on_with_the_step_of_its_teacher_that_it_began_with(
+    tmp_path, monkeypatch, text, same
+):
+    monkeypatch.chdir(tmp_path)
+    name = str(tmp_path / "runs" / "t@4")
+    taught = {"teacher": name, "teacher_settings": json.dumps({"of": name})}
+    saved = config_lib.changed(
+        config_lib.load(str(QUICKSTART)), {f"distillation.{k}": v for k, v in taught.items()}
+    )
+    if same:
+        assert settled(text, saved).distillation == saved.distillation
+    else:
+        with pytest.raises(BadInput, match=r"distillation\.teacher: "):
+            settled(text, saved)  # read anew, and it is not there
+
+
+def test_settings_of_another_teacher_or_damaged_ones_are_not_used(file):
+    of_other = json.dumps({"of": "/other", "classes": 3})
+    changes = {"distillation.teacher_settings": of_other}
+    assert json.loads(settled(file, **changes).distillation.teacher_settings)["classes"] == 10
+    with pytest.raises(BadInput, match="is not JSON; leave it out"):
+        settled(file, **{"distillation.teacher_settings": "{"})
 
 
 # --- runs ---
@@ -236,21 +351,26 @@ def test_commands_of_the_page_and_a_branch_that_is_the_run_bit_for_bit(
     quiet = "--config.report.page=false"
     assert main([*words_of(0), *short, quiet, "--config.model.dtype=bfloat16"]) == 0
     assert main([*words_of(1), *short]) == 0
+    model = read_models.describe(
+        "distillation.teacher", "runs/teacher", images_lib.Images((16, 16), 3, HALF, HALF)
+    )
+    assert model.cfg.dtype == "bfloat16"
+    shutil.move("runs/teacher", "elsewhere")  # the checkpoints of the student have the teacher
     assert main([*words_of(1), *short, quiet, "--workdir=branch", "--branch=runs/student@2"]) == 0
     flat, other = (loading.read_weights(f"{name}@4").flat for name in ("runs/student", "branch"))
     for name, value in flat.items():
         np.testing.assert_array_equal(value, other[name])
-    kept = Checkpoints(tmp_path / "branch", read_only=True)._saved(4)["kept"]
-    assert "embedding" in kept["teacher"]
+    kept = [
+        Checkpoints(tmp_path / name, read_only=True)._saved(4)["kept"]
+        for name in ("branch", "runs/student")
+    ]
+    assert "embedding" in kept[0]["teacher"]
+    jax.tree.map(np.testing.assert_array_equal, *kept)
     rows, again = logged(tmp_path / "runs" / "student"), logged(tmp_path / "branch")
     names = ("loss", "top1", "agreement", "teacher_top1")
     for name in names:
         assert rows[4, f"train/{name}"] == again[4, f"train/{name}"]
     assert 0 <= rows[4, "train/agreement"] <= 1
-    model = read_models.describe(
-        "distillation.teacher", "runs/teacher", images_lib.Images((16, 16), 3, HALF, HALF)
-    )
-    assert model.cfg.dtype == "bfloat16"
     assert "agreement" in (tmp_path / "runs" / "student" / "report.html").read_text()
 
 
@@ -264,3 +384,29 @@ def test_the_recipe_is_that_of_the_papers_code():
     assert (config.batch_size, config.length, config.schedule.lr) == (4096, "1200 epochs", 0.03)
     assert config.optimizer.weight_decay * config.schedule.lr == pytest.approx(3e-4)
     assert config.model.variant == "BiT-R50x1"
+    assert config.data.eval_ops.startswith("decode|bv_resize_small(")
+    assert config.expected.metric == ""  # noise
+    assert config_lib.load(recipe).expected.value == 0.828
+    assert config_lib.load(f"{recipe}:epochs=300").expected.metric == ""
+    assert config_lib.load(f"{recipe}:paper=deit").expected.metric == ""
+
+
+@pytest.mark.parametrize("kind, share, temperature", [("hard", 0.5, 1.0), ("soft", 0.1, 3.0)])
+def test_deits_recipe_has_its_numbers(kind, share, temperature):
+    config = config_lib.load(f"{ROOT}/configs/distill.py:paper=deit,kind={kind},standin=true")
+    taught = config.distillation
+    assert (taught.kind, taught.share, taught.temperature) == (kind, share, temperature)
+    assert config.model.distillation
+    assert (config.batch_size, config.schedule.lr, config.length) == (1024, 1e-3, "300 epochs")
+    assert (config.optimizer.weight_decay, config.schedule.warmup) == (0.05, "5 epochs")
+    assert (config.mixup.alpha, config.mixup.cutmix, config.loss.label_smoothing) == (0.8, 1.0, 0.1)
+
+
+@pytest.mark.parametrize("paper", ["patient", "deit"])
+def test_a_plan_of_the_recipe_needs_no_file_of_the_teacher(paper, monkeypatch):
+    monkeypatch.setattr(loading, "read_weights", None)
+    config = config_lib.load(f"{ROOT}/configs/distill.py:paper={paper},standin=true")
+    config = defaults.settle(config)
+    build_run.check(config)
+    made = program.make(config, classes=1000, examples=100_000)
+    assert sum(made.objective.reads["teacher"].cfg.resnet.stages) == 50

@@ -131,6 +131,35 @@ def test_masked_pixels_have_no_influence_and_visible_ones_on_every_patch():
     assert np.all(np.abs(after - before).max(axis=-1) > 1e-5)
 
 
+def test_tokens_and_the_decoders_ends_start_as_published():
+    """Normal of 0.02 for both tokens; Xavier, as in every linear layer, at the decoder's ends."""
+    model = variants.make(MAE(depth=1, width=128, heads=4).model(tiny.config(depth=1, width=512)))
+    started = jax.jit(model.init)(jax.random.key(0), given() / 255.0)["params"]
+    own = started["objective"]
+    assert np.std(started["cls"]) == pytest.approx(0.02, rel=0.15)
+    assert np.std(own["mask_token"]) == pytest.approx(0.02, rel=0.3)
+    for name, rows, columns in (("projection", 512, 128), ("patch_head", 128, 3 * tiny.PATCH**2)):
+        bound = (6 / (rows + columns)) ** 0.5
+        assert own[name]["kernel"].shape == (rows, columns)
+        assert np.abs(own[name]["kernel"]).max() == pytest.approx(bound, rel=0.02)
+        assert not own[name]["bias"].any()
+
+
+def test_blocks_one_by_one_predict_the_same():
+    cfg = small()[0]
+    stacked = variants.make(dataclasses.replace(cfg, scan=True))
+    shapes = jax.eval_shape(stacked.init, jax.random.key(0), given())["params"]
+    assert "blocks" in shapes
+    one_by_one = variants.make(dataclasses.replace(cfg, scan=True, unrolled=True))
+    rng = np.random.default_rng(3)
+    own = jax.tree.map(lambda x: rng.normal(size=x.shape).astype(np.float32) / 4, shapes)
+    found, expected = (
+        jax.jit(model.apply)({"params": own}, given() / 255.0, keys_B=KEYS)
+        for model in (one_by_one, stacked)
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
+
+
 def test_flops_by_hand():
     """L/16: 196 patches, of which 50 tokens are encoded; 197 tokens are decoded."""
     cfg = MAE().model(variants.config(variant="L/16", classes=1000))
@@ -304,6 +333,43 @@ def test_recipe_has_the_numbers_of_the_papers_table_8(model, epochs):
     build_run.check(config)
 
 
+def test_the_small_recipe_is_for_any_images_and_any_machine():
+    config = config_lib.load(f"{RECIPE}:small=true", ["--config.data.source=folder:images"])
+    build_run.check(config)
+    assert config.data.image_size == 32
+    made = program.make(config, classes=2, examples=1000)
+    assert sum(x.size for x in jax.tree.leaves(made.abstract.params)) < 1e6
+    assert (config.recipe.protocol, made.steps.total) == ("small", 20 * 1000 // 128)
+
+
+@pytest.mark.parametrize("model, epochs, lr, layer_decay, drop_path", [
+    ("B/16", 100, 2e-3, 0.65, 0.1), ("L/16", 50, 4e-3, 0.75, 0.2), ("H/14", 50, 4e-3, 0.75, 0.3),
+])  # fmt: skip
+def test_fine_tuning_has_the_numbers_of_the_published_commands(
+    model, epochs, lr, layer_decay, drop_path
+):
+    recipe = str(ROOT / "configs" / "mae_finetune.py")
+    config = config_lib.load(f"{recipe}:model={model},init=runs/mae")
+    build_run.check(config)
+    assert (config.init, config.length, config.batch_size) == (
+        "runs/mae", f"{epochs} epochs", 1024,
+    )  # fmt: skip
+    assert config.schedule.lr == pytest.approx(lr)
+    assert (config.optimizer.layer_decay, config.model.drop_path) == (layer_decay, drop_path)
+    assert (config.optimizer.weight_decay, config.schedule.warmup) == (0.05, "5 epochs")
+    assert (config.mixup.alpha, config.mixup.cutmix, config.loss.label_smoothing) == (0.8, 1.0, 0.1)
+    # Every parameter but those of the head and of nothing else comes from the encoder.
+    cfg = variants.of(config.model, 10)
+    encoder = variants.config(variant=model, posemb="sincos2d", classes=0)
+    ends = [
+        {path for path, _ in tree.leaves_with_paths(variants.shapes(one, 224, 224))}
+        for one in (cfg, MAE().model(encoder))
+    ]
+    assert ends[0] - ends[1] == {"head/kernel", "head/bias"}
+    with pytest.raises(BadInput, match="model of the paper"):
+        config_lib.load(f"{recipe}:model=S/16")
+
+
 @pytest.mark.parametrize("key, value", [
     ("loss.label_smoothing", "0.1"), ("mixup.alpha", "0.2"), ("masked.target", "mean"),
     ("model.representation", "8"),
@@ -321,15 +387,17 @@ def test_commands_of_the_page_and_a_branch_that_is_the_run_bit_for_bit(
     commands = re.findall(r"^vit_jax (.*)$", (ROOT / "docs" / "mae.md").read_text(), re.MULTILINE)
     assert [c.split()[0] for c in commands] == ["train", "fewshot", "train"]
     short = ["--config.length=6 steps", "--config.batch_size=8", "--config.schedule.warmup=0",
-             "--config.report.writers=()", "--config.report.every=1 steps",
-             "--config.report.page=false"]  # fmt: skip
+             "--config.report.writers=()", "--config.report.every=1 steps"]  # fmt: skip
     own = [*TINY, "--config.objective=mae(depth=2,width=16,heads=2)", "--config.evals.val.every=0",
            "--config.checkpoint.every=3 steps"]  # fmt: skip
     for number, command in enumerate(commands):
         words = shlex.split(command.replace("/path/to/images", str(image_folder)))
         words = [w.replace("configs/", f"{ROOT}/configs/") for w in words]
-        options = short if words[0] == "train" else ()
+        options = [*short, f"--config.report.page={number == 0}"] if words[0] == "train" else ()
         assert main([*words, *options, *(own if number == 0 else ())]) == 0, command
+    page = (tmp_path / "runs" / "mae" / "report.html").read_text()
+    assert "mae(depth=2,width=16,heads=2)" in page
+    assert "top-1" not in page
     fate = fates(caplog.text)
     assert {n.partition("/")[0] for n, f in fate.items() if f == "unused"} == {"objective"}
     assert {n for n, f in fate.items() if f == "re-initialised"} == {"head/kernel", "head/bias"}
@@ -338,6 +406,7 @@ def test_commands_of_the_page_and_a_branch_that_is_the_run_bit_for_bit(
     words = [
         w.replace("configs/", f"{ROOT}/configs/").replace("runs/mae", "runs/branch") for w in words
     ]
+    short.append("--config.report.page=false")
     assert main([*words, *short, *own, "--branch=runs/mae@3"]) == 0
     a, b = (loading.read_weights(f"runs/{name}@6").flat for name in ("mae", "branch"))
     assert a.keys() == b.keys()

@@ -71,7 +71,14 @@ def settle(config: sections.Config) -> sections.Config:
         raise BadInput(
             f"{config.init} does not give its image size; give --config.data.image_size."
         )
-    return _with_variant_and_size(config, brought)
+    config = _with_variant_and_size(config, brought)
+    return _with_teacher(config) if config.distillation.teacher else config
+
+
+def _with_teacher(config: sections.Config, saved: sections.Config | None = None) -> sections.Config:
+    from vit_jax.build import read_models
+
+    return read_models.settle_teacher(config, saved)
 
 
 def _with_variant_and_size(config: sections.Config, brought: Mapping[str, Any]) -> sections.Config:
@@ -183,7 +190,8 @@ def take_from_run(config: sections.Config, saved: sections.Config) -> sections.C
     if saved.fewshot.ops == saved.data.eval_ops and of_recipe:
         keys |= {"fewshot.ops": config.fewshot.ops}  # earlier runs had no other chain
     config, _ = _filled(config, settled, keys)
-    return _with_variant_and_size(config, settled)
+    config = _with_variant_and_size(config, settled)
+    return _with_teacher(config, saved) if config.distillation.teacher else config
 
 
 def _filled(

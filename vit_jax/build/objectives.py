@@ -73,14 +73,14 @@ def _auto(config: sections.Config, cfg: variants.Config) -> Objective:
         "cutmix": config.mixup.cutmix,
     }
     taught = frozen.arguments(config.distillation)
-    teacher = taught.pop("teacher")
+    teacher, settings = taught.pop("teacher"), taught.pop("teacher_settings")
     if teacher:
         from vit_jax.build import read_models
         from vit_jax.step.distillation import Distillation
 
         images = images_lib.of(config.data)
-        model = read_models.describe("distillation.teacher", teacher, images)
-        return Distillation(**learned, **taught, teacher=model)
+        model = read_models.describe("distillation.teacher", teacher, images, settings)
+        return Distillation(**learned, **taught, teacher=model, token=cfg.two_heads)
     if config.distillation != sections.Distillation():
         raise BadInput(
             "distillation.kind, temperature and share have no use without a teacher; give "

@@ -4,33 +4,115 @@
 """Models that an objective only reads, such as a teacher: from FILE_OR_RUN to arrays on the mesh.
 
 The state keeps their parameters under `kept`, so they are saved with the run. Start from
-`describe`.
+`settle_teacher`, then `describe`.
 """
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Mapping
+import json
+import os
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from vit_jax import sharding
 from vit_jax.build import execution
 from vit_jax.config import images as images_lib
+from vit_jax.config import load as config_lib
 from vit_jax.config import sections, timeline
 from vit_jax.errors import BadInput
 from vit_jax.models import partial, variants
 from vit_jax.step.objective import Network, Objective, ReadModel
 from vit_jax.step.state import TrainState
+from vit_jax.storage import files as storage
 
 Reads = Mapping[str, ReadModel]
+_TEACHER = "distillation.teacher"
 _USUAL = sections.KEYS["data.mean"].default, sections.KEYS["data.std"].default
 
 
+def settle_teacher(
+    config: sections.Config, saved: sections.Config | None = None
+) -> sections.Config:
+    """Names the teacher and its settings, so that a later start needs neither its file nor its run.
+
+    Args:
+      config: a configuration; one without a teacher is returned as it is.
+      saved: that of the run that goes on. Its teacher stays if `config` names the same one, even if
+        that has trained on, or is gone.
+
+    Raises:
+      BadInput: as in `describe`.
+    """
+    given = config.distillation
+    if not given.teacher:
+        return config
+    same = saved is not None and _is_same(given.teacher, saved.distillation.teacher)
+    if saved is not None and same:
+        given = saved.distillation
+    if not _settings(given.teacher, given.teacher_settings):
+        from vit_jax.weights import base
+
+        with _explained(_TEACHER):
+            name = given.teacher if same else base.whole(given.teacher)
+        settings = given.teacher_settings
+        if not _settings(name, settings):
+            settings = json.dumps(_read_settings(_TEACHER, name) | {"of": name})
+        given = dataclasses.replace(given, teacher=name, teacher_settings=settings)
+    return config_lib.changed(
+        config, {_TEACHER: given.teacher, f"{_TEACHER}_settings": given.teacher_settings}
+    )
+
+
+def _is_same(text: str, saved: str) -> bool:
+    """Returns True if a text names the teacher of a run, which has a whole path and its step."""
+    plain = text.removesuffix("@best")
+    path = os.path.abspath(os.path.expanduser(plain))
+    return bool({saved, saved.rpartition("@")[0]} & {plain, path, f"{path}/"})
+
+
+def _settings(name: str, text: str) -> dict[str, Any]:
+    """Returns the settings in the text of `settle_teacher`; {} if they are another model's."""
+    try:
+        settings = json.loads(text or "{}")
+        return settings if settings.get("of") == name else {}
+    except (ValueError, AttributeError) as e:
+        raise BadInput(f"{_TEACHER}_settings={text!r} is not JSON; leave it out.") from e
+
+
+@contextlib.contextmanager
+def _explained(key: str) -> Iterator[None]:
+    try:
+        yield
+    except BadInput as e:
+        raise BadInput(f"{key}: {e}") from e
+
+
+def _read_settings(key: str, text: str) -> dict[str, Any]:
+    """Returns model, classes, channels, mean and std of weights, as JSON can hold them."""
+    from vit_jax.weights import loading
+
+    with _explained(key):
+        weights = loading.read_weights(text, shapes_only=True)
+    if any(map(partial.is_added, weights.flat)):
+        raise BadInput(f"{key}={text} has adapters, which a teacher may not have; give another.")
+    found, (mean, std) = weights.images, _USUAL
+    return {
+        "model": dict(weights.settings),
+        "classes": weights.classes,
+        "channels": weights.channels,
+        "mean": list(found.get("mean", found.get("image_mean", mean))),
+        "std": list(found.get("std", found.get("image_std", std))),
+    }
+
+
 @functools.lru_cache
-def describe(key: str, text: str, images: images_lib.Images) -> ReadModel:
-    """Reads shapes and settings of a classifier, to be used on a run's images.
+def describe(key: str, text: str, images: images_lib.Images, settings: str = "") -> ReadModel:
+    """Describes a classifier to be used on a run's images.
 
     Position embeddings are resized for these images. It computes in the dtype of its run; weights
     of a file compute in float32.
@@ -39,41 +121,42 @@ def describe(key: str, text: str, images: images_lib.Images) -> ReadModel:
       key: the key that names it, for messages.
       text: FILE_OR_RUN.
       images: the images of the run.
+      settings: its settings from `settle_teacher`; those of another, or "": they are read.
 
     Raises:
       BadInput: the weights cannot be read, have no head, or do not take such images.
     """
     from vit_jax.weights import loading
 
-    try:
-        weights = loading.read_weights(text, shapes_only=True)
-    except BadInput as e:
-        raise BadInput(f"{key}: {e}") from e
-    if not weights.classes:
+    known = _settings(text, settings) or _read_settings(key, text)
+    if not known["classes"]:
         raise BadInput(f"{key}={text} has no head on classes; give a fine-tuned model.")
-    if any(map(partial.is_added, weights.flat)):
-        raise BadInput(f"{key}={text} has adapters, which a teacher may not have; give another.")
-    if weights.channels != images.channels:
+    if known["channels"] != images.channels:
         raise BadInput(
-            f"{key}={text} takes images of {weights.channels} channels, and the data has "
+            f"{key}={text} takes images of {known['channels']} channels, and the data has "
             f"{images.channels}; give another model."
         )
+    model = {name: tuple(x) if isinstance(x, list) else x for name, x in known["model"].items()}
+    stored = variants.config(classes=known["classes"], **model)
     try:
-        variants.check_image_size(weights.config, *images.size)
+        variants.check_image_size(stored, *images.size)
     except BadInput as e:
         raise BadInput(f"{key}={text}: {e}") from e
-    found, (mean, std) = weights.images, _USUAL
-    mean = found.get("mean", found.get("image_mean", mean))
-    std = found.get("std", found.get("image_std", std))
 
-    def load() -> tuple[Any, Any]:
-        return loading.ordinary(loading.read_weights(text), images.size)
+    def load() -> Any:
+        with _explained(key):
+            return loading.ordinary(loading.read_weights(text), images.size)[1]
 
-    cfg, _ = loading.ordinary(weights, images.size)
+    zeros = jax.tree.map(
+        lambda x: np.broadcast_to(np.zeros((), x.dtype), x.shape),
+        variants.shapes(stored, *images.shape),
+    )
+    cfg, _ = stored.ordinary(zeros, *images.size)
     shapes = variants.shapes(cfg, *images.shape)
-    run = loading.find_run(text) if loading.may_be_run(text) else None
-    names = loading.class_names(run.workdir) if run else ()  # files have names of another kind
-    return ReadModel(text, cfg, tuple(mean), tuple(std), shapes, lambda: load()[1], names)
+    folder = loading.split_run(text)[0] if loading.may_be_run(text) else ""
+    names = loading.class_names(storage.workdir(folder)) if folder else ()  # a file has none
+    mean, std = tuple(known["mean"]), tuple(known["std"])
+    return ReadModel(text, cfg, mean, std, shapes, load, names)
 
 
 def in_form(

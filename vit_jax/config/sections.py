@@ -115,6 +115,7 @@ class Masked:
 class Distillation:
     """What a teacher predicts, beside labels or in their place (docs/distillation.md)."""
     teacher: str = results("", 'run or weights file of the teacher; "": learn from labels alone')
+    teacher_settings: str = where("", "the teacher's model and images; the run fills it in")
     kind: Literal["soft", "hard"] = results(
         "soft", "soft: the teacher's probabilities; hard: its first class")
     temperature: float = results(

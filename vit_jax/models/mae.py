@@ -155,7 +155,10 @@ class Decoder(nn.Module):
         """Maps the encoder's tokens, [B, prefix + K, D], to float32 [B, L, O]."""
         cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
         product = layers.product(self.rules, cfg.dtype)
-        projected = nn.Dense(cfg.width, dtype=dtype, dot_general=product, name="projection")
+        init = nn.initializers.xavier_uniform()
+        projected = nn.Dense(
+            cfg.width, dtype=dtype, dot_general=product, kernel_init=init, name="projection"
+        )
         tokens_BKD = projected(tokens_BKD)
         mask_11D = self.param("mask_token", nn.initializers.normal(0.02), (1, 1, cfg.width))
         first, seen = tokens_BKD[:, : cfg.prefix], tokens_BKD.shape[1] - cfg.prefix
@@ -170,7 +173,7 @@ class Decoder(nn.Module):
         )
         tokens_BLD = layers.norm("norm", cfg.norm, cfg.ln_epsilon, dtype)(tokens_BLD)
         patches_BLD = tokens_BLD[:, cfg.prefix :].astype(jnp.float32)
-        return layers.head(patches_BLD, outputs, 0.0, name="patch_head")
+        return nn.Dense(outputs, kernel_init=init, name="patch_head")(patches_BLD)
 
 
 def visible(masked: float, patches: int) -> int:
@@ -215,7 +218,7 @@ def config(
             "positions added, and has no pool of its own; leave it out."
         )
     fields = {f.name: getattr(cfg, f.name) for f in dataclasses.fields(ViTConfig)}
-    fields |= {"classes": 0, "representation": 0}
+    fields |= {"classes": 0, "representation": 0, "class_std": 0.02}
     return MaskedAutoencoderConfig(
         **fields, masked=masked, decoder_depth=depth, decoder_width=width, decoder_heads=heads
     )

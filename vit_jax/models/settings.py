@@ -103,7 +103,7 @@ class ModelConfig:
     def described_fields(self) -> dict[str, Any]:
         """Returns every field of the model and of its ResNet, for people and for JSON."""
         fields = dataclasses.asdict(self)
-        for only_training in ("patch_outputs", "maps", "tokens"):
+        for only_training in ("patch_outputs", "maps", "tokens", "class_std"):
             fields.pop(only_training, None)
         resnet = fields.pop(self.RESNET, None) or {}
         if resnet:
@@ -152,6 +152,11 @@ class ModelConfig:
         Plans count from them what tensor parallelism sends; 0 leaves it out.
         """
         return 0
+
+    @property
+    def two_heads(self) -> bool:
+        """Returns True if `apart=True` gives [B, 2, Y]: logits of labels, and of a teacher."""
+        return False
 
     @property
     def inner_resnet(self) -> "ResNetConfig | None":

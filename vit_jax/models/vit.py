@@ -50,6 +50,7 @@ class ViT(nn.Module):
         real_BL: jax.Array | None = None,
         visible_BK: jax.Array | None = None,
         size: tuple[int, int] | None = None,
+        apart: bool = False,
     ) -> Any:
         """Returns the logits of normalised images.
 
@@ -61,15 +62,18 @@ class ViT(nn.Module):
             the mask token; None leaves every patch in its place. Only used to predict patches,
             and by a model that gives tokens.
           real_BL: bool [B, L], False for patches that no token attends to and no pool reads, such
-            as padding; None: all are real.
+            as padding; None: all are real. Not with `visible_BK`.
           visible_BK: int32 [B, K], the only patches that the blocks see. The result is then the
             tokens after the last norm, [B, prefix + K, D]; see `mae`.
           size: rows and columns of the images that position embeddings are for; None: of these.
+          apart: whether logits of the class and of the distillation token come apart.
 
         Returns:
-          float32 [B, Y]; for a model that predicts patches, [B, L, O]; for one that gives tokens,
-          [B, 1 + L, D]; for one that gives feature maps, a tuple of [B, rows, columns, D].
+          float32 [B, Y], or [B, 2, Y] with `apart`; for a model that predicts patches, [B, L, O];
+          for one that gives tokens, [B, 1 + L, D]; for one that gives feature maps, a tuple of
+          [B, rows, columns, D].
         """
+        assert real_BL is None or visible_BK is None
         cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
         rates = max(cfg.dropout, cfg.attention_dropout, cfg.drop_path, cfg.patch_dropout)
         rates += max(cfg.rope_jitter, cfg.rope_rescale) - 1
@@ -93,7 +97,8 @@ class ViT(nn.Module):
         tokens_BLD, outputs = layers.apply_blocks(
             self, EncoderBlock, attributes, tokens_BLD, cfg, blocks_key, shared, last
         )
-        return self._results(tokens_BLD, outputs, grid, real_BL, bare=visible_BK is not None)
+        bare = visible_BK is not None
+        return self._results(tokens_BLD, outputs, grid, real_BL, bare=bare, apart=apart)
 
     def _results(
         self,
@@ -103,6 +108,7 @@ class ViT(nn.Module):
         real_BL: jax.Array | None,
         *,
         bare: bool,
+        apart: bool,
     ) -> Any:
         """Returns what the configuration asks for, see `__call__`; `bare`: the normed tokens."""
         cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
@@ -123,10 +129,13 @@ class ViT(nn.Module):
         if cfg.tokens:
             parts = [pooled[0][:, None], tokens_BLD[:, cfg.prefix :]]
             return jnp.concatenate(parts, axis=1).astype(jnp.float32)
-        return self._logits(pooled)
+        return self._logits(pooled, apart=apart)
 
-    def _logits(self, pooled: list[jax.Array]) -> jax.Array:
-        """Returns the logits of what the heads read; those of two heads have equal shares."""
+    def _logits(self, pooled: list[jax.Array], *, apart: bool) -> jax.Array:
+        """Returns the logits of what the heads read; those of two heads have equal shares.
+
+        With `apart`, those of two heads are [B, 2, Y].
+        """
         cfg, x_BD = self.cfg, pooled[0].astype(jnp.float32)
         if cfg.representation:
             x_BD = jnp.tanh(nn.Dense(cfg.representation, name="pre_logits")(x_BD))
@@ -134,7 +143,10 @@ class ViT(nn.Module):
         if not cfg.distillation:
             return logits_BY
         x_BD = pooled[1].astype(jnp.float32)
-        return (logits_BY + layers.head(x_BD, cfg.classes, cfg.head_bias, name="dist_head")) / 2
+        taught_BY = layers.head(x_BD, cfg.classes, cfg.head_bias, name="dist_head")
+        if apart:
+            return jnp.stack([logits_BY, taught_BY], axis=1)
+        return (logits_BY + taught_BY) / 2
 
     def _positioned(
         self, tokens_BLD: jax.Array, grid: tuple[int, int], size: tuple[int, int] | None
@@ -232,7 +244,8 @@ class ViT(nn.Module):
             init, shape = nn.initializers.normal(0.02), (1, 1, width)
             parts.insert(0, self._tiled(self.param("dist", init, shape), batch, dtype))
         if cfg.class_rows:
-            cls_11D = self.param("cls", nn.initializers.zeros, (1, 1, width))
+            init = nn.initializers.normal(cfg.class_std) if cfg.class_std else nn.initializers.zeros
+            cls_11D = self.param("cls", init, (1, 1, width))
             parts.insert(0, self._tiled(cls_11D, batch, dtype))
         return jnp.concatenate(parts, axis=1), (rows, columns)
 

@@ -94,6 +94,7 @@ class ViTConfig(TokenConfig):
     posemb: Posemb = "learned1d"
     posemb_at: PosembAt = "stem"
     posemb_std: float = 0.02  # standard deviation of the initial position embeddings
+    class_std: float = 0.0  # standard deviation of the initial class token
     registers: int = 0  # number of tokens without a patch (arXiv:2309.16588)
     rope: Rope = "none"  # see `models.rope`
     rope_base: float = 100.0
@@ -140,6 +141,10 @@ class ViTConfig(TokenConfig):
     def class_rows(self) -> int:
         """Returns how many class tokens stand before the registers, and have positions."""
         return int(self.class_token or self.pool in ("token", "token+gap")) + self.distillation
+
+    @property
+    def two_heads(self) -> bool:
+        return self.distillation
 
     @property
     def prefix(self) -> int:

@@ -64,5 +64,5 @@ def draw(key: jax.Array, rows: int, columns: int, shares: tuple[float, float]) -
 
 def taken(tokens_BTLD: jax.Array, masks: Masks) -> jax.Array:
     """Returns the tokens of the masked patches, [B, M, D], from those of both views."""
-    rows_B1, patch_BM = jnp.arange(len(tokens_BTLD))[:, None], masks.patch + 1
-    return tokens_BTLD[rows_B1, masks.view[:, None], patch_BM]
+    one = jax.vmap(lambda tokens_TLD, view, patch_M: tokens_TLD[view, patch_M + 1])
+    return one(tokens_BTLD, masks.view, masks.patch)  # stays on the device of each image

@@ -66,24 +66,34 @@ class Classification(Objective):
         drawn: "mixing.Mix | None",
         key: jax.Array,
     ) -> Sums:
-        images_BHWC, targets_BY = self._inputs(network, batch)
-        if drawn is not None:
-            from vit_jax.step import mixing
-
-            images, targets = self._inputs(network, batch, mixing.PARTNER)
-            images_BHWC = mixing.mixed(images_BHWC, images, drawn.pixels)
-            targets_BY = mixing.mixed(targets_BY, targets, drawn.share)
+        images_BHWC = self._images(network, batch, drawn)
         logits_BY = network.apply(params, images_BHWC, train=True, key=key)
-        loss_B = losses.find(self.loss)(logits_BY, targets_BY)
+        loss_B = losses.find(self.loss)(logits_BY, self._targets(batch, drawn))
         sums = metrics.sums(logits_BY, batch["labels"], batch["_mask"], loss_B)
         return {"loss": sums["loss"], "top1": sums["top1"].astype(jnp.float32)}
 
-    def _inputs(
-        self, network: Network, batch: Batch, prefix: str = ""
-    ) -> tuple[jax.Array, jax.Array]:
-        labels_BK = batch[prefix + "labels"]
-        targets_BY = losses.multi_hot(labels_BK, self.classes, smoothing=self.label_smoothing)
-        return network.normalise(batch[prefix + "image"]), targets_BY
+    @staticmethod
+    def _images(network: Network, batch: Batch, drawn: "mixing.Mix | None") -> jax.Array:
+        """Returns the input of a model, float32 [B, H, W, C]: normalised by it and mixed."""
+        images_BHWC = network.normalise(batch["image"])
+        if drawn is None:
+            return images_BHWC
+        from vit_jax.step import mixing
+
+        partners_BHWC = network.normalise(batch[mixing.PARTNER + "image"])
+        return mixing.mixed(images_BHWC, partners_BHWC, drawn.pixels)
+
+    def _targets(self, batch: Batch, drawn: "mixing.Mix | None") -> jax.Array:
+        """Returns the smoothed and mixed labels, float32 [B, Y]."""
+        smoothing = self.label_smoothing
+        targets_BY = losses.multi_hot(batch["labels"], self.classes, smoothing=smoothing)
+        if drawn is None:
+            return targets_BY
+        from vit_jax.step import mixing
+
+        labels_BK = batch[mixing.PARTNER + "labels"]
+        partners_BY = losses.multi_hot(labels_BK, self.classes, smoothing=smoothing)
+        return mixing.mixed(targets_BY, partners_BY, drawn.share)
 
     def eval_sums(self, network: Network, params: PyTree, kept: PyTree, batch: Batch) -> Sums:
         return self._measured(network, params, batch)[0]

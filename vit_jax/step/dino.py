@@ -67,7 +67,8 @@ class Dino(Objective):
       ibot: weight of the loss of masked patches; 0: none is masked.
       masked: lowest and highest share of the patches that are masked in a view.
       koleo: weight of the entropy estimate that keeps representations apart.
-      keep_heads: whether heads and mask token come from the run that `init` names.
+      keep_heads: whether heads and mask token come from the run that `init` names. Its centres do
+        not: they begin at 0, and hold the means of some 1 / (1 - centre_momentum) steps soon.
       run: left out; the run sets it.
     """
 
@@ -170,15 +171,8 @@ class Dino(Objective):
             def represent(micro: tuple[Batch, jax.Array]) -> jax.Array:
                 return self._studied(network, params, *micro)[:, :, 0]
 
-            def loss(every_ABTD: jax.Array) -> tuple[jax.Array, jax.Array]:
-                loss_B = spread.koleo(
-                    multicrop.joined(every_ABTD), multicrop.joined(batch["_mask"])
-                )
-                return jnp.sum(loss_B), loss_B
-
             every_ABTD = jax.lax.map(represent, (batch, keys))
-            gradient_ABTD, loss_B = jax.grad(loss, has_aux=True)(every_ABTD)
-            batch = batch | {"koleo": (gradient_ABTD, multicrop.parted(loss_B, len(keys)))}
+            batch = batch | {"koleo": spread.koleo_of_all(every_ABTD, batch["_mask"])}
         return batch
 
     def sums(

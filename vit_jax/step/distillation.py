@@ -4,7 +4,8 @@
 """The objective of learning from a teacher: the same crop and the same mix for both models.
 
 "Patient and consistent" teaching (arXiv:2106.05237), and the soft and hard losses of DeiT
-(arXiv:2012.12877, section 4) for a model with one output. Axes: B batch, H W C image, Y classes.
+(arXiv:2012.12877, section 4), whose distillation token learns from the teacher and whose class
+token from labels. Axes: B batch, H W C image, Y classes.
 """
 
 import dataclasses
@@ -31,12 +32,15 @@ class Distillation(Classification):
         `hard`: the cross-entropy against the teacher's first class.
       temperature: T, which divides the logits of both.
       share: the teacher's share of the loss. The rest is that of labels, as in `Classification`.
+      token: whether the teacher's part is that of the head of the model's distillation token, and
+        that of labels that of its class token. Otherwise both are of the one output.
     """
 
     teacher: ReadModel = dataclasses.field(kw_only=True)
     kind: str = "soft"
     temperature: float = 1.0
     share: float = 1.0
+    token: bool = False
 
     METRICS = ("loss", "top1", "agreement", "teacher_top1")
     SECTIONS = ("loss", "mixup", "distillation")
@@ -46,6 +50,18 @@ class Distillation(Classification):
             raise BadInput(
                 f"distillation.temperature={self.temperature} has no use with kind=hard; leave it "
                 "out."
+            )
+        if self.token and self.share == 1:
+            raise BadInput(
+                "distillation.share=1 leaves nothing to learn for the class token of a model with "
+                "a distillation token; give --config.distillation.share=0.5, or "
+                "--config.model.distillation=False."
+            )
+        labels = {"loss.name": self.loss != "softmax", "loss.label_smoothing": self.label_smoothing}
+        if unused := [key for key, differs in labels.items() if differs and self.share == 1]:
+            raise BadInput(
+                f"{unused[0]} has no use with distillation.share=1, which learns no labels; give "
+                "a smaller share, or --config.loss.name=softmax --config.loss.label_smoothing=0."
             )
 
     def in_run(self, cfg: Any, in_steps: Any) -> "Distillation":
@@ -69,24 +85,20 @@ class Distillation(Classification):
         drawn: "mixing.Mix | None",
         key: jax.Array,
     ) -> Sums:
-        def mixed(normalise: Any) -> jax.Array:
-            images_BHWC = normalise(batch["image"])
-            if drawn is None:
-                return images_BHWC
-            partners_BHWC = normalise(batch[mixing.PARTNER + "image"])
-            return mixing.mixed(images_BHWC, partners_BHWC, drawn.pixels)
-
         teacher = network.others["teacher"]
-        taught_BY = teacher.apply(kept["teacher"], mixed(teacher.normalise), train=False)
+        shown_BHWC = self._images(teacher, batch, drawn)
+        taught_BY = teacher.apply(kept["teacher"], shown_BHWC, train=False)
         taught_BY = jax.lax.stop_gradient(taught_BY.astype(jnp.float32))
-        logits_BY = network.apply(params, mixed(network.normalise), train=True, key=key)
-        loss_B = self.share * self._taught(logits_BY, taught_BY)
+        images_BHWC = self._images(network, batch, drawn)
+        options = {"train": True, "key": key} | ({"apart": True} if self.token else {})
+        logits_BY = labelled_BY = told_BY = network.apply(params, images_BHWC, **options)
+        if self.token:
+            labelled_BY, told_BY = logits_BY[:, 0], logits_BY[:, 1]
+            logits_BY = (labelled_BY + told_BY) / 2
+        loss_B = self.share * self._taught(told_BY, taught_BY)
         if self.share < 1:
-            targets_BY = self._targets(batch)
-            if drawn is not None:
-                partner_BY = self._targets(batch, mixing.PARTNER)
-                targets_BY = mixing.mixed(targets_BY, partner_BY, drawn.share)
-            loss_B += (1 - self.share) * losses.find(self.loss)(logits_BY, targets_BY)
+            targets_BY = self._targets(batch, drawn)
+            loss_B += (1 - self.share) * losses.find(self.loss)(labelled_BY, targets_BY)
         labels, mask_B = batch["labels"], batch["_mask"]
         own = metrics.sums(logits_BY, labels, mask_B, loss_B)
         agree_B = jnp.argmax(logits_BY, axis=-1) == jnp.argmax(taught_BY, axis=-1)
@@ -97,10 +109,6 @@ class Distillation(Classification):
             "agreement": jnp.sum(agree_B & mask_B, dtype=jnp.float32),
             "teacher_top1": right.astype(jnp.float32),
         }
-
-    def _targets(self, batch: Batch, prefix: str = "") -> jax.Array:
-        labels_BK = batch[prefix + "labels"]
-        return losses.multi_hot(labels_BK, self.classes, smoothing=self.label_smoothing)
 
     def _taught(self, logits_BY: jax.Array, taught_BY: jax.Array) -> jax.Array:
         """Returns the teacher's part of the loss, float32 [B]."""

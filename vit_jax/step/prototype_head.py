@@ -25,7 +25,8 @@ AXES: Axes = {
     r"objective/\w+/second/bias": ("embed",),
     r"objective/\w+/bottleneck/kernel": ("embed", None),
     r"objective/\w+/bottleneck/bias": (None,),
-    r"objective/\w+/prototypes/kernel": ("embed", "classes"),
+    # By prototypes: then devices exchange vectors of the bottleneck in place of this kernel.
+    r"objective/\w+/prototypes/kernel": (None, "embed"),
 }
 
 

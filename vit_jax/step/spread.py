@@ -3,8 +3,8 @@
 
 """Measures how far the representations, or the targets, of different images are apart.
 
-A model that gives all images the same has collapsed. Axes: B images, V views, D width, K
-prototypes. Start from `watched`, whose means `spread` reads.
+A model that gives all images the same has collapsed. Axes: B images, T V views, D width, K
+prototypes, A micro-batches. Start from `watched`, whose means `spread` reads.
 """
 
 from collections.abc import Mapping
@@ -13,6 +13,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from vit_jax.step import multicrop
 
 UNINFORMED, NARROW = 0.05, 0.05  # `information` and `std` of a collapsed model are below
 _LEFT_OUT, _SMALL = -1e9, 1e-8  # score of an image that does not count; added to distances
@@ -61,6 +63,17 @@ def koleo(x_BTD: jax.Array, mask_B: jax.Array) -> jax.Array:
     apart = x_TBD - jnp.take_along_axis(x_TBD, nearest_TB[..., None], axis=1)
     distance_TB = jnp.sqrt(jnp.sum(apart * apart, axis=-1) + _SMALL**2)
     return -jnp.sum(jnp.log(distance_TB + _SMALL), axis=0)
+
+
+def koleo_of_all(every_ABTD: jax.Array, mask_AB: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Returns the gradient of the sum of `koleo` over micro-batches, and its parts, [A, B/A]."""
+
+    def loss(every_ABTD: jax.Array) -> tuple[jax.Array, jax.Array]:
+        loss_B = koleo(multicrop.joined(every_ABTD), multicrop.joined(mask_AB))
+        return jnp.sum(loss_B), loss_B
+
+    gradient_ABTD, loss_B = jax.grad(loss, has_aux=True)(every_ABTD)
+    return gradient_ABTD, multicrop.parted(loss_B, len(mask_AB))
 
 
 def moments(x_BVD: jax.Array, mask_B: jax.Array) -> jax.Array:

@@ -7,6 +7,7 @@
 """
 
 import contextlib
+import dataclasses
 import json
 import logging
 import shlex
@@ -73,6 +74,9 @@ def continue_or_check(
             config = defaults.settle(config)
         except BadInput as e:
             raise together([e, *build.problems(config)]) from e
+    if config.distillation.teacher:  # a run may go on, and a branch of the hub may move
+        taught = coordination.share("teacher", dataclasses.asdict(config.distillation))
+        config = dataclasses.replace(config, distillation=sections.Distillation(**taught))
     build.check(config)
     if config_file and results.exists():
         from vit_jax.weights import files

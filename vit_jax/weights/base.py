@@ -52,19 +52,27 @@ def reference(text: str) -> Base:
     Raises:
       BadInput: it does not exist, or is a step of an earlier version, without checksums.
     """
+    place = whole(text)
+    return Base(place, _digest(place))
+
+
+def whole(text: str) -> str:
+    """Returns FILE_OR_RUN with its whole path, the step of a run, and the commit of the hub.
+
+    Raises:
+      BadInput: the run has no such step, or the hub no such name.
+    """
     from vit_jax.weights import loading
 
     if not loading.may_be_run(text):
         path = Path(os.path.expanduser(text))
         if path.exists():
-            text = str(path.absolute())
-        elif commit := download.revision(text):
-            text = f"{text.partition('@')[0]}@{commit}"
-        return Base(text, _digest(text))
+            return str(path.absolute())
+        commit = download.revision(text)
+        return f"{text.partition('@')[0]}@{commit}" if commit else text
     run = loading.find_run(text)
     assert run is not None, text
-    place = run.spelled
-    return Base(place, _digest(place))
+    return run.spelled
 
 
 def _digest(text: str) -> str:

@@ -377,19 +377,6 @@ def only_filters(name: str) -> list[str]:
 
 FREE = "custom"  # the size of a variant whose numbers the user gives
 
-# The models of the papers, which `vit_jax models` lists.
-NAMED: tuple[str, ...] = (
-    *("Ti/16", "S/16", "S/32", "b/32", "B/8", "B/16", "B/32", "L/16", "L/32", "H/14"),
-    *("So400m/14", "g/14", "g-opt/16", "G/14", "G-opt/16", "e/14"),
-    *("R+Ti/16", "R26+S/32", "R26+B/32", "R50+B/16", "R50+B/32", "R50+L/16", "R50+L/32"),
-    *("BiT-R50x1", "BiT-R50x2", "BiT-R50x3", "BiT-R101x1", "BiT-R101x3"),
-    *("BiT-R152x1", "BiT-R152x2", "BiT-R152x4", "BiT-R200x3"),
-    *("Mixer-S/8", "Mixer-S/16", "Mixer-S/32", "Mixer-B/16", "Mixer-B/32"),
-    *("Mixer-L/16", "Mixer-L/32"),
-    *("AxialViT-B/16", "AxialViT-B/32", "AxialResNet50", "AxialResNet-S"),
-)
-
-
 # Settings that several families accept; those of `_ALL` fit every model.
 BACKBONE = {"stages", "root_width", "stem", "stem_stride", "gn_epsilon", "ws_epsilon"}
 BACKBONE |= {"ws_epsilon_in"}
@@ -448,6 +435,7 @@ def shared_fields(wanted: Settings, *fields: str) -> dict[str, Any]:
 def unknown_variant(variant: str) -> BadInput:
     """Returns the error for an unknown variant, with the most similar names."""
     from vit_jax.models.published import hint
+    from vit_jax.models.variants import NAMED
 
     options = [*NAMED, "or any patch side", plugins.USAGE]
     return unknown("model variant", variant, options, hint(variant))

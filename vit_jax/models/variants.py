@@ -17,7 +17,6 @@ from vit_jax.config import plugins
 from vit_jax.config.plugins import Registry
 from vit_jax.models import settings as settings_lib
 from vit_jax.models.settings import FREE as FREE
-from vit_jax.models.settings import NAMED as NAMED
 from vit_jax.models.settings import ModelConfig
 from vit_jax.models.settings import Settings as Settings
 from vit_jax.sharding import Axes, Rules
@@ -29,6 +28,18 @@ if TYPE_CHECKING:
 else:
     Model = Any
 Config = ModelConfig
+
+# The models of the papers, which `vit_jax models` lists.
+NAMED: tuple[str, ...] = (
+    *("Ti/16", "S/16", "S/32", "b/32", "B/8", "B/16", "B/32", "L/16", "L/32", "H/14"),
+    *("So400m/14", "g/14", "g-opt/16", "G/14", "G-opt/16", "e/14"),
+    *("R+Ti/16", "R26+S/32", "R26+B/32", "R50+B/16", "R50+B/32", "R50+L/16", "R50+L/32"),
+    *("BiT-R50x1", "BiT-R50x2", "BiT-R50x3", "BiT-R101x1", "BiT-R101x3"),
+    *("BiT-R152x1", "BiT-R152x2", "BiT-R152x4", "BiT-R200x3"),
+    *("Mixer-S/8", "Mixer-S/16", "Mixer-S/32", "Mixer-B/16", "Mixer-B/32"),
+    *("Mixer-L/16", "Mixer-L/32"),
+    *("AxialViT-B/16", "AxialViT-B/32", "AxialResNet50", "AxialResNet-S"),
+)
 
 # Pattern of a variant's name -> the function that makes its configuration. The first match counts;
 # the groups of the pattern are arguments.

@@ -131,9 +131,12 @@ def test_both_passes_of_a_micro_batch_drop_the_same():
     def sums(params, part, key):
         return objective.sums(NETWORK, params, None, part, None, key)
 
-    related = objective.relate(NETWORK, params, None, micro, keys)
-    found, total = train_step.mean_gradients(sums, params, related, keys, jnp.float32(16))
-    loss, expected = jax.value_and_grad(whole)(params)
+    def gradients(params):
+        related = objective.relate(NETWORK, params, None, micro, keys)
+        return train_step.mean_gradients(sums, params, related, keys, jnp.float32(16))
+
+    found, total = jax.jit(gradients)(params)
+    loss, expected = jax.jit(jax.value_and_grad(whole))(params)
     assert float(total["loss"]) / 16 == pytest.approx(float(loss), rel=1e-6)
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7), found, expected

@@ -117,7 +117,7 @@ def assert_described(variant, cfg):
     found = json.loads(json.dumps(variants.describe(variant, cfg)))
     assert (found.pop("variant"), found.pop("family")) == (variant, variants.family(cfg))
     expected = dataclasses.asdict(cfg)
-    for of_training_alone in ("patch_outputs", "maps", "tokens"):
+    for of_training_alone in ("patch_outputs", "maps", "tokens", "class_std"):
         expected.pop(of_training_alone, None)
     inner = expected.pop("backbone", None) or expected.pop("resnet", None) or {}
     expected |= {{"width": "root_width"}.get(key, key): value for key, value in inner.items()}
@@ -177,6 +177,7 @@ def test_numbers_replace_those_of_the_variant():
     found = config("B/16", 10, **given)
     given |= {"patch": 16, "classes": 10, "backbone": None, "attention": "plain"}
     given |= {"patch_outputs": 0, "maps": (), "unrolled": False, "tokens": False}
+    given |= {"class_std": 0.0}
     options = {name: getattr(vit.ViTConfig, name) for name in vit_config.OPTIONS}  # defaults
     assert dataclasses.asdict(found) == given | options
 

@@ -37,7 +37,8 @@ KEY = jax.random.key(0)
 def with_matrices(cfg, text, params=None):
     """(what, every parameter with matrices that are not zero)."""
     what, rng = trainable.parse(text), np.random.default_rng(0)
-    every = partial.extended(what, tiny.params(cfg) if params is None else params, KEY, "this")
+    add = jax.jit(functools.partial(partial.extended, what, variant="this"))
+    every = add(tiny.params(cfg) if params is None else params, KEY)
 
     def one(path, leaf):
         if not path.endswith("/lora_b"):

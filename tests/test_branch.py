@@ -93,6 +93,7 @@ def test_branch_that_is_longer_and_cools_down_equals_a_run_that_planned_it(paren
     assert ours == theirs == pytest.approx(0.004 / 4)
 
 
+@pytest.mark.integration
 def test_branch_says_where_it_comes_from(parent, cooled, capsys):
     name = f"{parent}@8"
     assert config_lib.load(str(cooled / "config.yaml")).branch == name

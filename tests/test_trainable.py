@@ -501,6 +501,7 @@ def test_a_branch_names_the_place_where_its_base_is(tuned, tmp_path):
     assert main.main(["inspect", str(tmp_path / "branch")]) == 0
 
 
+@pytest.mark.integration
 def test_the_name_of_a_run_is_good_in_any_folder(digits_run, monkeypatch):
     monkeypatch.chdir(digits_run.parent)
     origin = base_lib.reference(digits_run.name)

@@ -22,19 +22,23 @@
     standin   true: noise of the dataset's size, for plans and a first step on any machine
 
 The numbers are those of the papers' code. Deviations: weight decay is constant (there it grows from
-0.04 to 0.4) and the rate ends at 0 (there 1e-6), clipping is by the norm of all gradients (there by
-that of each tensor), dinov2 has no smaller rate for the patch embedding, its stochastic depth grows
-from 0 with the layer (there it is the same in all), its KoLeo is over the whole batch (there over
-that of a device), and masks are in one of the two global views of each image (in the papers in any
-half of all views). The gain of the last layer is fixed (in iBOT's S/16 it is learned) and the
-centre of patches is that of the masked ones (in iBOT of all). Crops and the positions of local
-views are resized linearly (there by cubic interpolation), and pixels are normalised to [-1, 1]
-(there by ImageNet's mean and deviation). docs/dino.md has more.
+0.04 to 0.4) and acts on kernels alone (there also on the class and mask tokens and the positions);
+the rate ends at 0 (there 1e-6); clipping is by the norm of all gradients (there by that of each
+tensor, in DINOv2 of each module); kernels start with Xavier and the class token with zeros (there
+all with a normal of 0.02), prototypes with a normal of 0.02 (there uniform); AdamW counts the steps
+in which the prototypes have no gradient, so that their first steps are larger; dinov2 has no
+smaller rate for the patch embedding, its stochastic depth grows from 0 with the layer (there it is
+the same in all), its KoLeo is over the whole batch (there over that of a device), and masks are in
+one of the two global views of each image (in the papers in any half of all views). The gain of the
+last layer is fixed (in iBOT's S/16 it is learned) and the centre of patches is that of the masked
+ones (in iBOT of all). Crops and the positions of local views are resized linearly (there by cubic
+interpolation), and pixels are normalised to [-1, 1] (there by ImageNet's mean and deviation).
+docs/dino.md has more.
 """
 
 from configs import base, pretrain
 from vit_jax.config.load import parse_args
-from vit_jax.errors import unknown
+from vit_jax.errors import BadInput, unknown
 
 # Per paper: settings of the recipe; `head` are further arguments of the objective.
 _PAPERS = {
@@ -73,6 +77,8 @@ def get_config(arg=None):
     )  # fmt: skip
     if args.paper not in _PAPERS:
         raise unknown("paper", args.paper, _PAPERS)
+    if args.paper == "small" and (args.dataset, args.standin) != ("imagenet", False):
+        raise BadInput("dataset and standin are of a paper; give paper=dino, ibot or dinov2.")
     paper = dict(_PAPERS[args.paper])
     own = {"model": args.model, "size": args.size, "local": args.local, "centring": args.centring}
     paper |= {name: value for name, value in own.items() if value}

@@ -21,14 +21,15 @@ learns the teacher's probabilities and no label. From the published code: KL at 
 with lambda uniform in [0, 1], Adam at batch 4096 and 0.03 with its first moment in bfloat16, 5,000
 steps of warm-up, cosine, clipping at 1, decay 3e-4 (which this optimizer multiplies by the rate, so
 0.01), evaluation on the central 224 of 256 pixels. There the last 2 % of the training images are
-held out; here the last 1 %. The published BiT-R50x1 at 224 pixels has 82.8 %, its teacher 83.0 %
-(README of big_vision).
+held out; here the last 1 %. With this teacher, BiT-R50x1 at 224 pixels has 80.30, 81.54, 82.18 and
+82.31 % after 300, 1200, 4800 and 9600 epochs (Table 1). The published 82.8 % has two teachers, at
+224 and 384 pixels.
 
 deit: the distillation token learns from the teacher, the class token from the labels. From Table 9
 and the published code: AdamW at batch 1024 and 5e-4 * 1024 / 512, decay 0.05, 5 epochs of warm-up,
 cosine, label smoothing 0.1, mixup 0.8 or CutMix 1.0, RandAugment of two ops at magnitude 9, erasing
 with probability 0.25, stochastic depth 0.1; soft: temperature 3, share 0.1. DeiT-B has 83.4 %, S
-81.2 % and Ti 74.5 % with a RegNetY-16GF of 82.9 % (Table 7). Deviations: the teacher; images are
+81.2 % and Ti 74.5 % with a RegNetY-16GF of 82.9 % (Table 5). Deviations: the teacher; images are
 not repeated in a batch (there three times); magnitudes of RandAugment do not vary; kernels start
 with Xavier (there with a normal of 0.02) and heads with zeros; the rate ends at 0 (there 1e-5);
 crops are resized linearly (there by cubic interpolation); pixels are normalised to [-1, 1] (there
@@ -71,8 +72,8 @@ def get_config(arg=None):
     _PAPERS[args.paper](config, args)
     as_published = (args.model, args.teacher, args.kind, args.epochs) == ("", _TEACHER, "", 0)
     if args.paper == "patient" and as_published and args.size == 224 and not args.standin:
-        source = "google-research/big_vision, README of distillation: BiT-R50x1, 224 pixels"
-        base.expect(config, expectations.Expected("test/top1", 0.828, 0.003, source))
+        source = "arXiv:2106.05237, Table 1: T224 to S224, 1200 epochs"
+        base.expect(config, expectations.Expected("test/top1", 0.8154, 0.003, source))
     config.checkpoint.every = "5000 steps"
     config.report.every = "50 steps"
     config.recipe.name = "distill"

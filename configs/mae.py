@@ -20,13 +20,13 @@
 The recipe is that of Table 8: AdamW with b2 = 0.95, batch 4096, rate 1.5e-4 * 4096 / 256, weight
 decay 0.05, 40 epochs of warm-up, cosine, and random crops of 20 to 100 % of the area, with flips.
 From the published code, not the paper: that range of areas, fixed sine-cosine positions, class and
-mask token from a normal of 0.02, Xavier in the decoder. Inferred: decay of kernels only.
+mask token from a normal of 0.02, Xavier in the decoder.
 
-Deviations: crops are resized linearly (there by cubic interpolation), pixels are normalised to
-[-1, 1] (there by ImageNet's mean and deviation), and 1 % of the training images are held out. The
-lowest frequency of the positions is 1e-4, as in big_vision (there 4 to 5 % higher). Queries, keys
-and values start with Xavier each (there as one layer, 0.71 times as wide), and patch embeddings
-with a normal in place of a uniform draw.
+Deviations: crops are resized linearly (there by cubic interpolation), pixels are normalised to [-1,
+1] (there by ImageNet's mean and deviation), and 1 % of the training images are held out. Kernels
+alone decay (there also class and mask token). The lowest frequency of the positions is 1e-4, as in
+big_vision (there 4 to 5 % higher). Queries, keys and values start with Xavier each (there as one
+layer, 0.71 times as wide), and patch embeddings with a normal in place of a uniform draw.
 
 After 1600 epochs and fine-tuning on ImageNet the paper has 83.6 % (B/16), 85.9 % (L/16) and 86.9 %
 (H/14, 224 pixels) (Table 3). 800 epochs of L/16 give 84.9 %, and a linear probe 73.5 % (Table 1).
@@ -35,6 +35,7 @@ configs/mae_finetune.py fine-tunes; docs/mae.md has the details.
 
 from configs import base, pretrain
 from vit_jax.config.load import parse_args
+from vit_jax.errors import BadInput
 
 
 def get_config(arg=None):
@@ -43,6 +44,10 @@ def get_config(arg=None):
         arg, small=False, model="B/16", dataset="imagenet", release="", epochs=0, masked=0.75,
         decoder=0, standin=False,
     )  # fmt: skip
+    if args.small and (args.model, args.dataset, args.standin) != ("B/16", "imagenet", False):
+        raise BadInput("small=true has a model and images of its own; leave the others out.")
+    if args.dataset == "own" and args.standin:
+        raise BadInput("standin=true is noise in place of a known dataset; leave dataset=own out.")
     config = base.get_config()
     if args.dataset != "own" and not args.small:
         pretrain.set_images(config, args)

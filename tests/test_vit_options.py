@@ -13,6 +13,8 @@ import pytest
 import tiny
 
 from vit_jax import sharding
+from vit_jax.build import objectives
+from vit_jax.config import load as config_lib
 from vit_jax.config import sections
 from vit_jax.errors import BadInput
 from vit_jax.models import attention, rope, variants
@@ -275,9 +277,13 @@ def test_flops_with_patch_dropout_are_by_hand():
     assert cfg.forward_flops(*SIZE) == whole.forward_flops(*SIZE) == whole.training_flops(*SIZE)
     fewer = sum(token(before) for before in (4, 5, 6))
     assert cfg.training_flops(*SIZE) == whole.forward_flops(*SIZE) - fewer
-    for needs in (lambda: cfg.for_maps((1,)), lambda: cfg.for_patches(4), cfg.for_tokens):
+    for every in (cfg.for_maps((1,)), cfg.for_patches(4), cfg.for_tokens()):
+        assert every.patch_dropout == 0
+    words = ["--config.model.patch_dropout=0.5", "--config.data.image_size=32"]
+    for objective in ("dino(local=0, local_size=32)", "segmentation()"):
+        given = config_lib.load("configs/base.py", [*words, f"--config.objective={objective}"])
         with pytest.raises(BadInput, match=r"patch_dropout=0.5: .* every patch"):
-            needs()
+            objectives.make(given, variants.of(given.model, 3))
 
 
 def test_registers_lie_behind_both_class_tokens():

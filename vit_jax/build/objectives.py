@@ -43,6 +43,12 @@ def make(config: sections.Config, cfg: variants.Config) -> Objective:
     objective = objective.for_classes(cfg.classes)
     if config.objective != "auto" or not objective.LABELLED:
         _check_unused(config, objective)
+    dropped = getattr(cfg, "patch_dropout", 0.0)
+    if dropped and not getattr(objective.model(cfg), "patch_dropout", 0.0):
+        raise BadInput(
+            f"model.patch_dropout={dropped}: objective={config.objective} needs every patch; leave "
+            "model.patch_dropout out."
+        )
     if objective.AVERAGE and not config.ema.decay:
         raise BadInput(
             f"objective={config.objective} learns from the average of the parameters, its teacher; "

@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -70,18 +71,23 @@ def settle_teacher(
 
 def _is_same(text: str, saved: str) -> bool:
     """Returns True if a text names the teacher of a run, which has a whole path and its step."""
-    plain = text.removesuffix("@best")
-    path = os.path.abspath(os.path.expanduser(plain))
-    return bool({saved, saved.rpartition("@")[0]} & {plain, path, f"{path}/"})
+    from vit_jax.weights import hub
+
+    if text.startswith(hub.SCHEME):  # a branch may have moved on; a commit is another one
+        commit = re.fullmatch(r".*@[0-9a-f]{40}", text)
+        return text == saved or (not commit and text.partition("@")[0] == saved.partition("@")[0])
+    path = os.path.abspath(os.path.expanduser(text.removesuffix("@best")))
+    return saved in (text, path) or re.fullmatch(re.escape(path) + r"@\d+", saved) is not None
 
 
 def _settings(name: str, text: str) -> dict[str, Any]:
     """Returns the settings in the text of `settle_teacher`; {} if they are another model's."""
     try:
         settings = json.loads(text or "{}")
-        return settings if settings.get("of") == name else {}
-    except (ValueError, AttributeError) as e:
-        raise BadInput(f"{_TEACHER}_settings={text!r} is not JSON; leave it out.") from e
+        whole = {"of", "model", "classes", "channels", "mean", "std"} <= set(settings)
+        return settings if whole and settings["of"] == name else {}
+    except (ValueError, TypeError) as e:
+        raise BadInput(f"{_TEACHER}_settings={text!r} is not a JSON object; leave it out.") from e
 
 
 @contextlib.contextmanager

@@ -249,21 +249,12 @@ class ViTConfig(TokenConfig):
         return self.pool in ("token", "gap") and not self.distillation
 
     def for_patches(self, outputs: int) -> "ViTConfig":
-        self._check_all_seen("prediction of patches")
-        return dataclasses.replace(self, classes=0, patch_outputs=outputs)
+        return dataclasses.replace(self, classes=0, patch_outputs=outputs, patch_dropout=0.0)
 
     def for_maps(self, levels: tuple[int, ...]) -> Self:
-        self._check_all_seen("maps of features")
-        return super().for_maps(levels)
-
-    def _check_all_seen(self, what: str) -> None:
-        if self.patch_dropout:
-            raise BadInput(
-                f"model.patch_dropout={self.patch_dropout}: {what} need every patch; leave it out."
-            )
+        return dataclasses.replace(super().for_maps(levels), patch_dropout=0.0)
 
     def for_tokens(self) -> "ViTConfig":
-        self._check_all_seen("tokens of views")
         if self.pool not in ("token", "gap") or self.distillation:
             raise BadInput(
                 f"model.pool={self.pool}, distillation={self.distillation}: tokens of views need "
@@ -279,7 +270,9 @@ class ViTConfig(TokenConfig):
                 f"model.posemb={self.posemb} at {self.posemb_at}: views of several sizes need "
                 "position embeddings at the stem, not relative ones."
             )
-        return dataclasses.replace(self.for_images(0), representation=0, tokens=True)
+        return dataclasses.replace(
+            self.for_images(0), representation=0, tokens=True, patch_dropout=0.0
+        )
 
     def lacking_figures(self) -> list[str]:
         rotary = f"{self.rope} rope" if self.rope != "none" else ""

@@ -301,7 +301,7 @@ def canonical_paths(params: PyTree) -> list[str]:
     ]
 
 
-def _compile(key: str, pattern: str, paths: Sequence[str]) -> re.Pattern[str]:
+def _compile(key: str, pattern: str, paths: Sequence[str], trained: bool = True) -> re.Pattern[str]:
     try:
         compiled = re.compile(pattern)
     except re.error as e:
@@ -310,7 +310,7 @@ def _compile(key: str, pattern: str, paths: Sequence[str]) -> re.Pattern[str]:
         near = ", ".join(difflib.get_close_matches(pattern, paths, cutoff=0.4))
         shown = ", ".join(paths[:: max(1, len(paths) // 8)])
         raise BadInput(
-            f"{key}: {pattern!r} matches no parameter that is trained; "
+            f"{key}: {pattern!r} matches no parameter{' that is trained' if trained else ''}; "
             f"{f'near are {near}; ' if near else ''}paths look like {shown}."
         )
     return compiled
@@ -375,7 +375,7 @@ def trainable(params: PyTree, freeze: Sequence[str]) -> PyTree:
       BadInput: a pattern matches nothing, or everything is frozen.
     """
     paths = canonical_paths(params)
-    patterns = [_compile("optimizer.freeze", p, paths) for p in freeze]
+    patterns = [_compile("optimizer.freeze", p, paths, trained=False) for p in freeze]
     factors = _layer_factors(
         params, lambda path: float(not any(p.fullmatch(path) for p in patterns))
     )

@@ -60,7 +60,7 @@ class Dino(Objective):
       teacher_temperature: divides the teacher's, at the end of the warm-up.
       first_temperature: at its beginning.
       warmup: duration of this linear warm-up.
-      frozen: duration at the start in which the prototypes stay as they are.
+      frozen: duration at the start in which the prototypes get no gradient.
       centring: what keeps the teacher's targets from becoming all alike: `mean` takes the moving
         mean off its logits, `sinkhorn` spreads the targets of a batch evenly over the prototypes.
       centre_momentum: decay per step of the moving mean.
@@ -104,7 +104,8 @@ class Dino(Objective):
                 raise ValueError(f"{name}={value!r}; give {kind.__name__} from {low} to {high}.")
         if self.centring not in ("mean", "sinkhorn", "none"):
             raise ValueError(f"centring={self.centring!r}; give 'mean', 'sinkhorn' or 'none'.")
-        if len(self.masked) != 2 or not 0 < self.masked[0] <= self.masked[1] <= 1:
+        shares = self.masked if isinstance(self.masked, tuple) else ()
+        if len(shares) != 2 or not 0 < shares[0] <= shares[1] <= 1:
             raise ValueError(f"masked={self.masked}; give two shares, such as (0.1, 0.5).")
         for text in (self.warmup, self.frozen):
             schema.parse_duration("objective", text)

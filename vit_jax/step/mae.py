@@ -43,11 +43,13 @@ class MAE(Objective):
     normalised: bool = True
 
     def __post_init__(self) -> None:
-        if not 0 < self.masked < 1:
-            raise ValueError(f"masked={self.masked}; give a share above 0 and below 1.")
+        if type(self.masked) is not float or not 0 < self.masked < 1:
+            raise ValueError(f"masked={self.masked!r}; give a share above 0 and below 1.")
         sizes = (self.depth, self.width, self.heads)
-        if not all(isinstance(n, int) and 0 < n < 2**16 for n in sizes):
-            raise ValueError("depth, width and heads are whole numbers of 1 or more.")
+        if not all(type(n) is int and 0 < n < 2**16 for n in sizes):
+            raise ValueError("depth, width and heads are whole numbers from 1 to 65535.")
+        if not isinstance(self.normalised, bool):
+            raise ValueError(f"normalised={self.normalised!r}; give True or False.")
         if self.width % (8 * self.heads):
             raise ValueError(
                 f"width={self.width} is not divisible by 8 * heads = {8 * self.heads}; give heads "

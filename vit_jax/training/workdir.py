@@ -75,8 +75,10 @@ def continue_or_check(
         except BadInput as e:
             raise together([e, *build.problems(config)]) from e
     if config.distillation.teacher:  # a run may go on, and a branch of the hub may move
-        taught = coordination.share("teacher", dataclasses.asdict(config.distillation))
-        config = dataclasses.replace(config, distillation=sections.Distillation(**taught))
+        given = config.distillation
+        name, settings = coordination.share("teacher", [given.teacher, given.teacher_settings])
+        taught = dataclasses.replace(given, teacher=name, teacher_settings=settings)
+        config = dataclasses.replace(config, distillation=taught)
     build.check(config)
     if config_file and results.exists():
         from vit_jax.weights import files

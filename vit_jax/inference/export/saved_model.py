@@ -18,11 +18,12 @@ from jax.extend.mlir.dialects import stablehlo
 
 from vit_jax.data import tensorflow
 from vit_jax.data.tensorflow import tf
+from vit_jax.errors import BadInput
 from vit_jax.inference.export.forward import PLATFORMS, Call, Forward
 
 CONSUMER = "TensorFlow"
 SIGNATURE = "serving_default"
-_STABLEHLO = "1.0.0"  # read by every later version; jax 0.10 writes 1.15, 0.12 1.18
+_STABLEHLO = "1.15.0"  # what jax 0.10 writes; TensorFlow 2.21 does not read jax 0.12's 1.18
 
 
 def check(forward: Forward) -> None:
@@ -67,7 +68,13 @@ def _portable(exported: export.Exported) -> bytes:
     """
     with ir.Context() as context:
         module = stablehlo.deserialize_portable_artifact(context, exported.mlir_module_serialized)
-        return stablehlo.serialize_portable_artifact(module, _STABLEHLO)
+        try:
+            return stablehlo.serialize_portable_artifact(module, _STABLEHLO)
+        except ValueError as e:
+            raise BadInput(
+                f"the model has an operation that StableHLO {_STABLEHLO} lacks, which TensorFlow "
+                "reads; export stablehlo."
+            ) from e
 
 
 def read(path: Path) -> Call:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from vit_jax import sharding
-from vit_jax.build import read_models
 from vit_jax.config import images as images_lib
 from vit_jax.config import sections, trainable
 from vit_jax.errors import BadInput
@@ -24,6 +23,7 @@ from vit_jax.step import state
 from vit_jax.step.objective import Objective
 
 if TYPE_CHECKING:
+    from vit_jax.build.read_models import Reads
     from vit_jax.models import partial
 
 
@@ -91,14 +91,19 @@ def abstract_state(
     params: Any,
     axes: sharding.Axes,
     rules: sharding.Rules,
-    reads: read_models.Reads,
+    reads: "Reads",
 ) -> state.TrainState:
     """Returns the state that `begin` makes from parameters, as shapes with shardings."""
     shapes = jax.eval_shape(begin, params)
     base = shapes.base and params_of(shapes.base, axes, rules)
     shapes = dataclasses.replace(shapes, base=None)
     placed = _with_places(shapes, sharding.place(shapes, axes, rules))
-    return read_models.placed(dataclasses.replace(placed, base=base), reads, rules)
+    placed = dataclasses.replace(placed, base=base)
+    if not reads:
+        return placed
+    from vit_jax.build import read_models
+
+    return read_models.placed(placed, reads, rules)
 
 
 def params_of(params: Any, axes: sharding.Axes, rules: sharding.Rules) -> Any:

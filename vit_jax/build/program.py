@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax import sharding, tree
-from vit_jax.build import execution, objectives, optimization, placement, read_models
+from vit_jax.build import execution, objectives, optimization, placement
 from vit_jax.config import frozen, sections, timeline, trainable
 from vit_jax.config import images as images_lib
 from vit_jax.config import load as config_lib
@@ -185,7 +185,7 @@ class Program:
     def init(self) -> state.TrainState:
         """Makes a state from scratch, in place on the devices."""
         created = self.compiled("create")(_keys(self.config.seed, self.rules)[0])
-        return read_models.filled(created, self.objective.reads)
+        return self._filled(created)
 
     def init_from(self, fitted: "Fitted") -> state.TrainState:
         """Makes a state from weights, in place on the devices; missing parameters start anew."""
@@ -197,6 +197,14 @@ class Program:
             lambda path, leaf: jax.device_put(taken.get(path, leaf), leaf.sharding), fresh
         )
         created = jax.jit(self.begin, out_shardings=places)(chosen)
+        return self._filled(created)
+
+    def _filled(self, created: state.TrainState) -> state.TrainState:
+        """Returns a new state with the parameters of the models that the objective reads."""
+        if not self.objective.reads:
+            return created
+        from vit_jax.build import read_models
+
         return read_models.filled(created, self.objective.reads)
 
     def with_base(self, restored: state.TrainState, fitted: "Fitted | None") -> state.TrainState:
@@ -318,6 +326,10 @@ def _objective(
     objective = objectives.make(config, cfg)
     in_steps = functools.partial(timeline.in_steps, config, examples, total=steps.total)
     objective = objective.in_run(objective.model(cfg), in_steps)
+    if not objective.reads:
+        return objective
+    from vit_jax.build import read_models
+
     return read_models.in_form(objective, config, rules, steps, platform)
 
 
@@ -377,7 +389,11 @@ def network(model: variants.Model, images: images_lib.Images, reads: Any = None)
     def apply(params: Any, images: jax.Array, **options: Any) -> Any:
         return jax.tree.map(jnp.asarray, model.apply({"params": params}, images, **options))
 
-    return Network(apply, images.mean, images.std, read_models.networks(reads or {}, model.rules))
+    if not reads:
+        return Network(apply, images.mean, images.std)
+    from vit_jax.build import read_models
+
+    return Network(apply, images.mean, images.std, read_models.networks(reads, model.rules))
 
 
 def _functions(

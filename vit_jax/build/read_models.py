@@ -181,7 +181,7 @@ def in_form(
         return dataclasses.replace(model, cfg=made.cfg)
 
     models: dict[str, Any] = {name: chosen(model) for name, model in objective.reads.items()}
-    return dataclasses.replace(objective, **models) if models else objective  # type: ignore[type-var]
+    return dataclasses.replace(objective, **models)  # type: ignore[type-var]
 
 
 def networks(reads: Reads, rules: sharding.Rules | None) -> dict[str, Network]:
@@ -209,13 +209,11 @@ def placed(abstract: TrainState, reads: Reads, rules: sharding.Rules) -> TrainSt
         )
 
     kept = {name: shapes(model) for name, model in reads.items()}
-    return dataclasses.replace(abstract, kept={**abstract.kept, **kept}) if kept else abstract
+    return dataclasses.replace(abstract, kept={**abstract.kept, **kept})
 
 
 def filled(state: TrainState, reads: Reads) -> TrainState:
     """Returns a new state with the parameters of these models in place of zeros."""
-    if not reads:
-        return state
     kept = dict(state.kept)
     for name, model in reads.items():
         kept[name] = jax.tree.map(

@@ -10,7 +10,7 @@ import io
 import numpy as np
 
 from vit_jax.data.formats.class_file import LARGEST, VOID, Classes
-from vit_jax.data.formats.stored import WholeFile
+from vit_jax.data.formats.stored import Stored, WholeFile, read_image
 from vit_jax.data.ops import decode
 from vit_jax.data.ops.decode import BadImage
 
@@ -35,6 +35,31 @@ class StoredMask:
     def read(self) -> np.ndarray:
         """Returns int32 [H, W], -1 where no class counts; raises OSError and BadImage."""
         return read(WholeFile(self.path).read(), self.classes)
+
+
+@dataclasses.dataclass(frozen=True)
+class Renumbered:
+    """A mask of a mixture, whose classes have other numbers than in its source.
+
+    Attributes:
+      mask: int32 [H, W], or where it is stored.
+      numbers: the new number of each class.
+    """
+
+    mask: np.ndarray | Stored
+    numbers: tuple[int, ...]
+
+    @property
+    def path(self) -> str:
+        """The file of the mask."""
+        return getattr(self.mask, "path", "its mask")
+
+    def read(self) -> np.ndarray:
+        """Returns int32 [H, W], -1 where no class counts; raises OSError and BadImage."""
+        own_HW = np.asarray(read_image(self.mask))
+        if problem := fault(own_HW, None, len(self.numbers)):
+            raise BadImage(problem)
+        return np.array([*self.numbers, VOID], np.int32)[own_HW]
 
 
 def read(content: bytes, classes: Classes) -> np.ndarray:

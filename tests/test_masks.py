@@ -63,10 +63,17 @@ def test_file_of_classes_in_many_forms(tmp_path, text, of_value, of_colour):
 
 @pytest.mark.parametrize(
     "text",
-    ["class 1\nclass 2", "0 class 1 230 159 0\n1 class 2 86 180 233", "4 class 1\n2 class 2"],
+    [
+        "class 1\nclass 2",
+        "0 class 1 230 159 0\n1 class 2 86 180 233",
+        "4 class 1\n2 class 2",
+        "class_1\nclass_2",
+        "class 1\nclass 2\nvoid",
+    ],
 )
 def test_names_that_end_in_numbers_are_names(tmp_path, text):
-    assert classes_of(tmp_path, text).names == ("class 1", "class 2")
+    names = classes_of(tmp_path, text).names
+    assert [name.replace("_", " ") for name in names] == ["class 1", "class 2"]
 
 
 def test_names_keep_their_commas(tmp_path):
@@ -78,7 +85,13 @@ def test_names_keep_their_commas(tmp_path):
     "text, part",
     [
         ("Idx\tRatio\tTrain\tVal\tName\n1\t0.15\t11664\t1172\twall\n2\t0.1\t6\t2\tsky", "neither"),
-        ("sky 7\nroad 0", "before the name"), ("1 sky\nroad", "'road'"),
+        ("sky 7\nroad 0", "before the name"), ("sky 7\nroad 0\nvoid", "before the name"),
+        *((text, "before the name") for text in (
+            "name,id\nroad,2\nsky,0", "sky;7\nroad;0", "sky=7\nroad=0", "sky (7)\nroad (0)",
+            "7. sky\n0. road", "1) sky\n2) road", "3-sky\n4-road", "sky 1 2\nroad 2 2",
+            "sky_7\nroad_0", "sky,7\nvoid", "1. sky 1 2 3\n2. road 4 5 6", "0 sky 7\n1 road 8",
+        )),
+        ("1 sky\nroad", "'road'"),
         ("class 1 10 20 30\nclass 2 40 50 60", "colour"), ("1 2 sky\n3 4 road", "which number"),
         ("1 64 128 64 sky\n2 1 1 1 road", "which number"), ("7\n8", "no name"),
     ],

@@ -120,6 +120,9 @@ def named(names: Sequence[str]) -> Classes:
 
 _BEFORE = re.compile(r"(?:\d+(?:[\s,;:]+|$))*")
 _AFTER = re.compile(r"(?:[\s,;:(\[]+\d+)*$")
+# A name with a number beside it, which all names have where it is none of theirs.
+_BESIDE = re.compile(r"[-+]?\d+[\W_]+(?P<after>.*)|(?P<before>.*?)[\W_]+\d+(?:[\W_]+\d+)*")
+_SURE = re.compile(r"^\d+\s*[.)=](?!\d)|[,;:=(\[]\s*\d+$")  # one line is enough
 _NUMERIC = re.compile(r"[-+]?\d*\.?\d+([\s,;:]|$)")
 
 
@@ -135,11 +138,13 @@ def _of_lines(text: str) -> list[_Entry]:
         if any(there) and not all(there):
             lacking = lines[there.index(False)]
             raise ValueError(f"some lines have {what}, but {lacking!r} has none")
-    stems = [re.fullmatch(r"(.*\D)\s\d+", entry.name) for entry in entries]
-    if entries and entries[0].value is None and all(stems) and len({m and m[1] for m in stems}) > 1:
+    beside = [_BESIDE.fullmatch(entry.name) for entry in entries if not is_void(entry.name)]
+    stems = {match and (match["after"] or match["before"]) for match in beside}
+    sure = [line for line, entry in zip(lines, entries, strict=True) if _SURE.search(entry.name)]
+    if sure or (all(beside) and len(stems) > 1):
         raise ValueError(
-            f"{lines[0]!r} may be a name, or a name and its number; write the number before the "
-            "name"
+            f"{(sure or lines)[0]!r} has a number that may belong to the name or not; write the "
+            "number before the name with a space between, and no other number"
         )
     return entries
 

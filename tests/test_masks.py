@@ -261,6 +261,25 @@ def test_other_masks_of_cityscapes_are_not_read(tmp_path):
     assert pairs(source, "train")[0][1].endswith("labelIds.png")
 
 
+@pytest.mark.parametrize("of_test", ["", "labelIds", "labelTrainIds"])
+def test_validation_split_of_cityscapes_is_test(tmp_path, of_test):
+    """Whether test images have no masks, masks of another kind, or masks without a class."""
+    kinds = {"train": "labelTrainIds", "val": "labelTrainIds", "test": of_test}
+    names = [f"leftImg8bit/{split}/x/x_{n}_leftImg8bit.png" for split in kinds for n in "12"]
+    masks = [f"gtFine/{s}/x/x_{n}_gtFine_{kind}.png" for s, kind in kinds.items() if kind
+             for n in "12"]  # fmt: skip
+    root = folder_of(tmp_path, [*names, *masks])
+    for name in masks[4:]:
+        Image.fromarray(np.full((4, 6), 255, np.uint8)).save(root / name)
+    source = opened(root)
+    assert {name: len(split) for name, split in source.splits.items()} == {"train": 2, "test": 2}
+    assert all("/val/" in path for pair in pairs(source, "test") for path in pair)
+    if of_test == "labelTrainIds":
+        assert "test: 2 images left out, whose masks hold no class" in source.notes
+        Image.fromarray(np.zeros((4, 6), np.uint8)).save(root / masks[-1])
+        assert {*opened(root).splits} == {"train", "val", "test"}
+
+
 @pytest.mark.parametrize(
     "files, classes, parts",
     [

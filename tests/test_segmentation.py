@@ -213,11 +213,11 @@ def test_arguments_that_cannot_be_used(given, part):
 
 
 @pytest.mark.parametrize(
-    "dataset, split, size, scale, largest",
-    [("ade20k", "test", 512, 1, 2.0), ("cityscapes", "val", 768, 1024 / 768, 2048 / 768),
-     ("voc", "test", 480, 520 / 480, 1040 / 480)],
+    "dataset, size, scale, largest",
+    [("ade20k", 512, 1, 2.0), ("cityscapes", 768, 1024 / 768, 2048 / 768),
+     ("voc", 480, 520 / 480, 1040 / 480)],
 )  # fmt: skip
-def test_recipe_trains_and_measures_as_segmenter(dataset, split, size, scale, largest):
+def test_recipe_trains_and_measures_as_segmenter(dataset, size, scale, largest):
     """The numbers are those of im_size and crop_size in the authors' segm/config.yml."""
     from vit_jax.build import objectives
 
@@ -225,13 +225,13 @@ def test_recipe_trains_and_measures_as_segmenter(dataset, split, size, scale, la
     spec = f"vit_jax:segment:dataset={dataset},model={model},head=mask_transformer"
     config = config_lib.load(spec, [])
     assert (config.data.image_size, config.data.val_percent) == (size, 0)
-    assert [*config.evals] == [config.evals[split].split] == [split]
+    assert [*config.evals] == [config.evals["test"].split] == ["test"]
     ops = chain.parse("ops", config.data.train_ops, size)
     assert (ops[1].smallest, ops[1].largest) == pytest.approx((largest / 4, largest), abs=1e-4)
     objective = objectives.make(config, variants.of(config.model, 150))
     assert objective.scale == pytest.approx(scale, abs=1e-4)
     published = {"ade20k": 0.485, "cityscapes": 0.791, "voc": 0.0}[dataset]
-    wanted = (f"{split}/windows_miou", published) if published else ("", 0)
+    wanted = ("test/windows_miou", published) if published else ("", 0)
     assert (config.expected.metric, config.expected.value) == wanted
     for other in (",size=224", ",levels=4", ",backbone=frozen"):
         assert config_lib.load(spec + other, []).expected.metric == ""

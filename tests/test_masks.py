@@ -181,6 +181,23 @@ def test_black_and_white_masks_with_their_colours(tmp_path):
     np.testing.assert_array_equal(mask_file.read(picture, classes), [[0, 1]])
 
 
+def test_masks_of_0_and_255_need_a_line_that_says_what_255_is(tmp_path):
+    """Else the second class is void, and a model of the first alone has a mIoU of 100 %."""
+    picture = encoded(np.array([[0, 255]], np.uint8))
+    with pytest.raises(BadImage, match=r"are 0, 255, .*`255 road`.*`255 void`"):
+        mask_file.read(picture, classes_of(tmp_path, "background\nroad"))
+    for text, wanted in (
+        ("0 background\n255 road", [[0, 1]]),
+        ("0 background\n1 road\n255 void", [[0, -1]]),
+        ("background\nroad\nsky", [[0, -1]]),
+    ):
+        found = mask_file.read(picture, classes_of(tmp_path, text))
+        np.testing.assert_array_equal(found, wanted)
+    both = encoded(np.array([[0, 1, 255]], np.uint8))
+    found = mask_file.read(both, classes_of(tmp_path, "background\nroad"))
+    np.testing.assert_array_equal(found, [[0, 1, -1]])
+
+
 @pytest.mark.parametrize(
     "text, content, parts",
     [

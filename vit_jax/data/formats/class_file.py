@@ -49,12 +49,14 @@ class Classes:
       of_value: value of a pixel -> class, or `VOID`.
       of_colour: colour of a pixel -> class, or `VOID`; empty if the file has no colours.
       numbered: True if the file states the values; otherwise they are numbers of lines.
+      lists_255: True if the file says what 255 is.
     """
 
     names: tuple[str, ...]
     of_value: Mapping[int, int]
     of_colour: Mapping[Colour, int]
     numbered: bool
+    lists_255: bool
 
     @property
     def by_colour(self) -> bool:
@@ -259,5 +261,6 @@ def _classes(entries: Sequence[_Entry]) -> Classes:
         raise ValueError(f"needs two classes or more, has {', '.join(names) or 'none'}")
     if numbered and min(of_value) == 1:
         of_value[0] = VOID  # masks that count from 1 have 0 where there is no class
+    lists_255 = USUAL_VOID in of_value
     of_value.setdefault(USUAL_VOID, VOID)
-    return Classes(tuple(names), of_value, of_colour, numbered)
+    return Classes(tuple(names), of_value, of_colour, numbered, lists_255)

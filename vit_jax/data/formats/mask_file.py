@@ -9,7 +9,7 @@ import io
 
 import numpy as np
 
-from vit_jax.data.formats.class_file import LARGEST, VOID, Classes
+from vit_jax.data.formats.class_file import LARGEST, USUAL_VOID, VOID, Classes
 from vit_jax.data.formats.stored import Stored, WholeFile, read_image
 from vit_jax.data.ops import decode
 from vit_jax.data.ops.decode import BadImage
@@ -130,6 +130,15 @@ def _of_values(values: np.ndarray, classes: Classes) -> np.ndarray:
         raise BadImage(
             f"pixels of {value} ({where}) are of no class, the file of classes has "
             f"{_ranges(known)}{hint}"
+        )
+    of_two = len(classes.names) == 2 and not classes.lists_255
+    zero = classes.of_value.get(0, VOID)
+    if of_two and zero != VOID and (values == USUAL_VOID).any() and not (labels == 1 - zero).any():
+        other = classes.names[1 - zero]
+        raise BadImage(
+            f"its pixels are {', '.join(map(str, np.unique(values)))}, and may be those of two "
+            f"classes; write `255 {other}` in the file of classes, or `255 void` if they do not "
+            "count, and a number before each name"
         )
     return labels
 

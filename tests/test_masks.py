@@ -272,10 +272,27 @@ def test_layouts_of_folders(tmp_path, images, masks, splits):
 
 
 def test_other_masks_of_cityscapes_are_not_read(tmp_path):
-    names = ["leftImg8bit/train/x/x_1_leftImg8bit.png", "gtFine/train/x/x_1_gtFine_color.png"]
-    names += ["gtFine/train/x/x_1_gtFine_instanceIds.png", "gtFine/train/x/x_1_gtFine_labelIds.png"]
+    names = [f"leftImg8bit/train/x/x_{n}_leftImg8bit.png" for n in "12"]
+    names += [f"gtFine/train/x/x_{n}_gtFine_{kind}.png" for n in "12"
+              for kind in ("color", "instanceIds", "labelIds")]  # fmt: skip
     source = opened(folder_of(tmp_path, names))
     assert pairs(source, "train")[0][1].endswith("labelIds.png")
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        ["images/cam1_10.jpg", "images/cam2_11.jpg", "masks/cam2_10.png", "masks/cam1_11.png"],
+        ["images/a_10.jpg", "images/b_11.jpg", "masks/b_10.png", "masks/a_11.png"],
+        ["images/foo_bar.jpg", "masks/baz_qux.png"],
+        ["train/images/a.jpg", "train/images/b.jpg", "train/masks/a.png", "train/masks/b.png",
+         "val/images/x_1_a.jpg", "val/masks/x_2_b.png"],
+        ["images/12_5.jpg", "images/12_6.jpg", "masks/5.png", "masks/6_1.png"],
+    ],
+)  # fmt: skip
+def test_names_that_only_resemble_each_other_make_no_pairs(tmp_path, files):
+    with pytest.raises(BadInput, match="images have no mask"):
+        opened(folder_of(tmp_path, files))
 
 
 @pytest.mark.parametrize("of_test", ["", "labelIds", "labelTrainIds"])

@@ -279,6 +279,18 @@ def test_other_masks_of_cityscapes_are_not_read(tmp_path):
     assert pairs(source, "train")[0][1].endswith("labelIds.png")
 
 
+@pytest.mark.parametrize("target", ["data", "data/train", "elsewhere"])
+def test_links_to_folders_are_followed_and_none_counts_twice(tmp_path, target):
+    root = folder_of(tmp_path / "data", ["train/images/a.jpg", "train/masks/a.png"])
+    folder_of(tmp_path / "elsewhere", ["images/b.jpg", "masks/b.png"], "")
+    (root / "test").symlink_to(tmp_path / target)
+    if target == "elsewhere":
+        assert len(opened(root).splits["test"]) == 1
+        return
+    with pytest.raises(BadInput, match=r"are one folder.*remove the link"):
+        opened(root)
+
+
 @pytest.mark.parametrize(
     "files",
     [

@@ -133,8 +133,18 @@ def _sorted_files(root: Path) -> tuple[list[_File], list[_File], list[str]]:
 
 
 def _walked(root: Path) -> Iterator[str]:
-    """Yields the paths of image files below a folder, relative to it, in order."""
+    """Yields the paths of image files below a folder, relative to it, in order.
+
+    Raises:
+      BadInput: links lead to a folder twice, as in a loop.
+    """
+    seen: dict[str, str] = {}
     for place, folders, names in os.walk(root, followlinks=True):
+        if (other := seen.setdefault(os.path.realpath(place), place)) != place:
+            raise BadInput(
+                f"{place} and {other} are one folder, so its images would count twice; remove the "
+                "link."
+            )
         folders[:] = sorted(name for name in folders if name[0] != ".")
         for name in sorted(names):
             path = os.path.join(place, name)

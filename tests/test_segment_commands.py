@@ -15,6 +15,7 @@ from PIL import Image
 
 from vit_jax.cli import segmentation
 from vit_jax.cli.main import main
+from vit_jax.inference import segmenter
 
 ROOT = Path(__file__).parent.parent
 NAMES = ("field", "house", "sea", "never")
@@ -64,6 +65,15 @@ def test_masks_have_names_of_their_own():
     assert names(["p/a.jpg", "p/q/b.png"]) == ["a.png", "q/b.png"]
     clash = ["p/a.jpg", "p/a.png", "p/a.jpg.jpg"]
     assert names(clash) == ["a.jpg.png", "a.png.png", "a.jpg.jpg.png"]
+
+
+def test_export_does_not_drop_the_head(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(segmenter, "is_segmentation", lambda text: text == "runs/seg")
+    for name in ("npz", "stablehlo"):
+        out = tmp_path / f"x.{name}"
+        assert main(["export", "runs/seg", f"--format={name}", f"--out={out}"]) == 2
+        assert "with its head is not built; use it with `vit_jax pred" in capsys.readouterr().err
+        assert not out.exists()
 
 
 @pytest.mark.integration

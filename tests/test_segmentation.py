@@ -4,6 +4,7 @@
 """Segmentation: the objective on every mesh, its figures, joint ops, windows."""
 
 import functools
+import tracemalloc
 
 import jax
 import jax.numpy as jnp
@@ -328,10 +329,22 @@ def test_predictions_have_the_size_of_the_image(whole, sides):
     assert (found[1] == mask[::-1]).mean() > enough
 
 
-def test_highest_logit_is_that_after_a_bilinear_resize():
+def test_highest_logit_is_that_after_a_bilinear_resize(monkeypatch):
     logits = np.random.default_rng(0).normal(size=(5, 7, 4)).astype(np.float32)
     whole = resize.bilinear(logits, 131, 90)
-    assert (segmenter.highest(logits, 131, 90) == whole.argmax(-1)).mean() > 0.999
+    found = segmenter.highest(logits, 131, 90)
+    assert (found == whole.argmax(-1)).mean() > 0.999
+    monkeypatch.setattr(segmenter, "_TILE_BYTES", 4 * 4 * 37)  # tiles of a part of a row
+    np.testing.assert_array_equal(segmenter.highest(logits, 131, 90), found)
+
+
+def test_wide_image_takes_no_more_memory_than_its_tiles():
+    logits = np.zeros((1, 600, 150), np.float32)
+    tracemalloc.start()
+    segmenter.highest(logits, 4, 20_000)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 6 * segmenter._TILE_BYTES  # all logits: 48 MB, and several temporary copies
 
 
 # --- figures of evaluations ---

@@ -5,6 +5,8 @@
 
 import io
 import json
+import struct
+import zlib
 
 import numpy as np
 import pytest
@@ -26,12 +28,12 @@ def classes_of(tmp_path, text, name="classes.txt"):
     return class_file.read(path)
 
 
-def encoded(array, mode=None, palette=None, kind="PNG"):
+def encoded(array, mode=None, palette=None, kind="PNG", **options):
     picture = Image.fromarray(np.asarray(array), mode)
     if palette is not None:
         picture.putpalette(np.resize(np.asarray(palette, np.uint8), 768).tobytes())
     out = io.BytesIO()
-    picture.save(out, kind)
+    picture.save(out, kind, **options)
     return out.getvalue()
 
 
@@ -154,6 +156,15 @@ GRAY = np.array([[0, 1, 2], [2, 255, 0]], np.uint8)
 COLOURS = np.array([[9, 9, 9], [200, 0, 0], [0, 0, 200]], np.uint8)
 RGB = np.where(LABELS[..., None] >= 0, COLOURS[np.maximum(LABELS, 0)], 0).astype(np.uint8)
 NUMBERED = "a\nb\nc"
+# A gray PNG file of 2 x 1 pixels of 4 bits, 0 and 15, which Pillow reads as 0 and 255.
+FOUR_BITS = b"\x89PNG\r\n\x1a\n" + b"".join(
+    struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+    for kind, data in (
+        (b"IHDR", struct.pack(">IIBBBBB", 2, 1, 4, 0, 0, 0, 0)),
+        (b"IDAT", zlib.compress(b"\0\x0f")),
+        (b"IEND", b""),
+    )
+)
 COLOURED = "a 9 9 9\nb 200 0 0\nc 0 0 200\nvoid 0 0 0"
 
 
@@ -207,6 +218,10 @@ def test_masks_of_0_and_255_need_a_line_that_says_what_255_is(tmp_path):
         (COLOURED, encoded(RGB + 1), ("(10, 10, 10)", "void")),
         (NUMBERED, encoded(GRAY, kind="JPEG"), ("JPEG", "PNG")),
         (NUMBERED, encoded(GRAY, kind="WEBP"), ("WEBP", "PNG")),
+        (NUMBERED, b"P5 3 1 2 " + bytes([0, 1, 2]), ("PPM", "PNG")),
+        (NUMBERED, encoded(GRAY.astype(np.float32), kind="TIFF"), ("kind F", "PNG")),
+        (NUMBERED, encoded(GRAY, kind="TIFF", tiffinfo={262: 0}), ("inverted",)),
+        (NUMBERED, FOUR_BITS, ("4 bits", "8 bits")),
         (NUMBERED, b"", ("empty",)),
         (NUMBERED, encoded(GRAY)[:50], ("",)),
     ],

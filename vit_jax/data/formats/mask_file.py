@@ -6,6 +6,7 @@
 import dataclasses
 import functools
 import io
+from typing import Any
 
 import numpy as np
 
@@ -15,8 +16,10 @@ from vit_jax.data.ops import decode
 from vit_jax.data.ops.decode import BadImage
 
 _UNKNOWN = -2
-# Formats that never change a value; others, such as WebP, may.
-_LOSSLESS = ("PNG", "TIFF", "BMP", "GIF", "PPM", "TGA")
+# Formats whose numbers are read as they are; WebP may lose them, PPM has a scale.
+_LOSSLESS = ("PNG", "TIFF", "BMP", "GIF")
+_PHOTOMETRIC = 262  # tag of a TIFF file; 0: white is 0
+_COLOURED = ("P", "PA", "RGB", "RGBA", "RGBX")
 _GRAY = ("1", "L", "LA", "I", "I;16", "I;16B", "I;16L")
 
 
@@ -81,6 +84,8 @@ def read(content: bytes, classes: Classes) -> np.ndarray:
         if picture.format not in _LOSSLESS or kind in ("jpeg", "webp"):
             name = f"{picture.format} {kind}".strip()
             raise BadImage(f"{name} can change the numbers of classes; give masks as PNG")
+        if reason := _rescaled(picture, content):
+            raise BadImage(f"{reason}; save it as a PNG file of 8 bits")
         if picture.mode in _GRAY and not (classes.by_colour and _all_gray(classes)):
             values = np.asarray(picture.getchannel(0) if picture.mode == "LA" else picture)
             return _of_values(values.astype(np.int64), classes)
@@ -92,6 +97,17 @@ def read(content: bytes, classes: Classes) -> np.ndarray:
     if (colours == colours[..., :1]).all():
         return _of_values(colours[..., 0], classes)
     raise BadImage("it is coloured, and the file of classes has no colours; add r g b to each line")
+
+
+def _rescaled(picture: Any, content: bytes) -> str:
+    """Returns why Pillow's pixels are not the numbers in the file, or ""."""
+    if picture.mode not in (*_GRAY, *_COLOURED):
+        return f"its pixels are of the kind {picture.mode}, no numbers or colours of classes"
+    if picture.format == "TIFF" and picture.tag_v2.get(_PHOTOMETRIC) == 0:
+        return "its numbers are inverted, as white is 0"
+    if picture.format == "PNG" and content[24] in (2, 4) and content[25] == 0:  # depth, and gray
+        return f"its numbers have {content[24]} bits, and count as parts of white"
+    return ""
 
 
 def sides(content: bytes) -> tuple[int, int] | None:

@@ -43,7 +43,7 @@ _PREFERRED = ("labelTrainIds", "labelIds")
 _BESIDE = re.compile(r"[_\-.](mask|masks|label|labels|seg|gt|annotation|l)$", re.IGNORECASE)
 _LAYOUT = (
     "expected PATH/images and PATH/masks with files of the same names, with folders train and val "
-    "above or below them, and PATH/classes.txt"
+    "above or below them, masks as PNG, TIFF, BMP or GIF, and PATH/classes.txt"
 )
 _SHOWN = 5  # files that a message lists
 

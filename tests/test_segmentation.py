@@ -272,6 +272,27 @@ def test_masks_move_with_their_image(ops, sides):
     assert np.concatenate(exact).mean() > 0.9
 
 
+@pytest.mark.parametrize(
+    "ops",
+    ["scale_jitter((5, 8), smallest=1.8, largest=1.8)", "resize_inside((9, 13))|pad((9, 13))"],
+)
+def test_masks_take_the_pixel_at_the_centre(ops):
+    """At a third of the size, that is the middle one of three."""
+    mask = np.arange(27 * 36, dtype=np.int32).reshape(27, 36)
+    parsed = chain.parse("ops", ops, (5, 8))
+    process = tf.function(chain.apply_to_fields(parsed), autograph=False)
+    image, begins = tf.zeros((27, 36, 3), tf.uint8), set()
+    for number in range(6):
+        seed = tf.constant([0, number], tf.int64)
+        found = process({"image": image, "mask": tf.constant(mask)}, seed)["mask"].numpy()
+        row, column = divmod(int(found[0, 0]), 36)
+        wanted = mask[row::3, column::3][: found.shape[0], : (found[0] >= 0).sum()]
+        assert (row % 3, column % 3) == (1, 1)
+        np.testing.assert_array_equal(found[:, : wanted.shape[1]], wanted)
+        begins.add((row, column))
+    assert len(begins) > 2 or "jitter" not in ops
+
+
 # --- windows ---
 
 

@@ -350,6 +350,15 @@ def test_predictions_have_the_size_of_the_image(whole, sides):
     assert (found[1] == mask[::-1]).mean() > enough
 
 
+def test_logits_are_averaged_where_windows_overlap():
+    """A pixel in more windows than its neighbour counts no more when both are resized."""
+    canvas = segmenter._Canvas((1, 4), (1, 2), [(0, 0)] + [(0, 1)] * 5, 2)
+    for place in canvas.places:
+        canvas.add(place, np.array([[[0, 1] if place[1] else [1, 0]]], np.float32))
+    assert canvas.left == 0
+    np.testing.assert_array_equal(canvas.classes(), [[0, 0, 1, 1]])
+
+
 def test_highest_logit_is_that_after_a_bilinear_resize(monkeypatch):
     logits = np.random.default_rng(0).normal(size=(5, 7, 4)).astype(np.float32)
     whole = resize.bilinear(logits, 131, 90)

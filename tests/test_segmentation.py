@@ -172,6 +172,29 @@ def test_head_sees_maps_of_several_grids():
     np.testing.assert_allclose(found[0, 0, :, 1], [0, 0.25, 0.75, 1])
 
 
+@pytest.mark.parametrize("head", dense_heads.KINDS)
+def test_flops_of_the_head_are_those_of_the_compiler(head):
+    features, rows, columns = 256, 4, 6
+    module = dense_heads.make(head, 50, width=0, layers=2, rate=0.0)
+    x = jax.ShapeDtypeStruct((1, rows, columns, features), jnp.float32)
+    params = jax.eval_shape(lambda x: module.init(KEY, x, None), x)
+    lowered = jax.jit(lambda p, x: module.apply(p, x, None)).lower(params, x)
+    counted = 2 * dense_heads.multiply_adds(
+        head, 50, width=0, layers=2, positions=rows * columns, features=features
+    )
+    # The compiler counts norms and GELU too.
+    assert 1 <= lowered.compile().cost_analysis()["flops"] / counted < 1.06
+
+
+def test_flops_of_a_step_have_those_of_the_head():
+    """Two stages of a BiT: the head works on the finer grid, with the channels of both."""
+    objective = Segmentation(levels=2, classes=CLASSES)
+    cfg = objective.model(tiny.bit())
+    (h, w, d), (_, _, more) = segmentation._shapes_of_maps(cfg, 33, 47)
+    head = objective.step_flops(cfg, 33, 47) - 3 * cfg.training_flops(33, 47)
+    assert head == 6 * h * w * (d + more) * CLASSES
+
+
 def test_dropout_of_the_mask_transformer_follows_the_key():
     head = dense_heads.make("mask_transformer", 3, width=0, layers=1, rate=0.5)
     x = jnp.asarray(np.random.default_rng(0).normal(size=(2, 2, 3, 16)), jnp.float32)

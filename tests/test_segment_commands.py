@@ -85,6 +85,17 @@ def test_export_does_not_drop_the_head(tmp_path, monkeypatch, capsys):
         assert not out.exists()
 
 
+def test_masks_are_not_written_among_the_images(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(segmenter, "is_segmentation", lambda text: text == str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    for out in ("photos", "photos/masks/new"):
+        assert main(["predict", str(tmp_path), "photos", f"--out={out}"]) == 2
+        assert f"--out={out} lies in photos" in capsys.readouterr().err
+    assert main(["predict", str(tmp_path), "photos", "--out=photos2"]) == 2
+    assert "photos has no images in it" in capsys.readouterr().err
+
+
 @pytest.mark.integration
 def test_commands_of_the_page(tmp_path, monkeypatch, capsys, digits_run):
     data = masks_folder(tmp_path / "data")

@@ -87,6 +87,14 @@ def predict(args: argparse.Namespace) -> int:
     _check_unused(args, topk=5, names="", heads=0, patch=0)
     if not args.out:
         raise BadInput(f"{args.weights} predicts masks; give --out=FOLDER for them.")
+    out = Path(args.out).expanduser().resolve()
+    for given in args.images:
+        place = Path(given).expanduser()
+        if place.is_dir() and out.is_relative_to(place.resolve()):
+            raise BadInput(
+                f"--out={args.out} lies in {given}, so that the next run would take its masks for "
+                "images; give a folder elsewhere."
+            )
     folder = arguments.writable(os.path.join(args.out, "classes.txt")).parent
     paths = inputs.image_files(args.images, sys.stdin)
     model = _open(args)

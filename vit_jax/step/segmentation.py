@@ -26,6 +26,9 @@ from vit_jax.step.objective import PARAMETERS, Batch, Network, Objective, PyTree
 _HEAD = 2**31 + 3  # stands for a micro-batch's number in the key of the head's dropout
 
 
+_WITHOUT_USE = {"linear": ("width", "layers", "dropout"), "upsampling": ("layers", "dropout")}
+
+
 @dataclasses.dataclass(frozen=True)
 class Segmentation(Objective):
     """The objective for images with masks; pixels of -1 do not count.
@@ -59,14 +62,25 @@ class Segmentation(Objective):
             raise ValueError(f"head={self.head!r}; give one of {', '.join(dense_heads.KINDS)}.")
         for name, least, most in (("levels", 1, 64), ("width", 0, 2**16), ("layers", 1, 64)):
             value = getattr(self, name)
-            if not isinstance(value, int) or not least <= value <= most:
-                raise ValueError(f"{name}={value}; give a whole number from {least} to {most}.")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout={self.dropout}; give a rate from 0 up to below 1.")
-        if not 1 <= self.scale <= 16:
-            raise ValueError(f"scale={self.scale}; give a factor from 1 to 16.")
+            if type(value) is not int or not least <= value <= most:
+                raise ValueError(f"{name}={value!r}; give a whole number from {least} to {most}.")
+        if type(self.dropout) not in (int, float) or not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout={self.dropout!r}; give a rate from 0 up to below 1.")
+        if type(self.scale) not in (int, float) or not 1 <= self.scale <= 16:
+            raise ValueError(f"scale={self.scale!r}; give a factor from 1 to 16.")
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name in _WITHOUT_USE.get(self.head, ()) and value != field.default:
+                raise ValueError(
+                    f"{field.name}={value} has no use with head={self.head!r}; leave it out."
+                )
 
     def for_classes(self, classes: int) -> "Segmentation":
+        if self.classes not in (0, classes):
+            raise BadInput(
+                f"segmentation(classes={self.classes}): the data has {classes} classes; leave the "
+                "argument out."
+            )
         return dataclasses.replace(self, classes=classes)
 
     def model(self, cfg: Any) -> Any:

@@ -3,6 +3,7 @@
 
 """Images of any size through windows: their places, their logits, and the memory they take."""
 
+import functools
 import tracemalloc
 
 import jax
@@ -14,6 +15,7 @@ from test_train_step import rules_of
 from vit_jax.data.numpy_ops import resize
 from vit_jax.data.ops.decode import Decode
 from vit_jax.inference import segmenter
+from vit_jax.reports import segmentation_page
 from vit_jax.step.segmentation import Segmentation
 
 
@@ -96,3 +98,18 @@ def test_wide_image_takes_no_more_memory_than_its_tiles():
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 6 * segmenter._TILE_BYTES  # all logits: 48 MB, and several temporary copies
+
+
+def test_only_the_worst_images_are_drawn_and_kept():
+    drawn, worst = [], segmentation_page.Worst()
+
+    def draw(name):
+        drawn.append(name)
+        return segmentation_page.Case(name, 0.0, b"")
+
+    mious = np.random.default_rng(0).permutation(200) // 2 / 100  # each twice
+    names = [f"{miou:.2f} {number:03d}" for number, miou in enumerate(mious)]
+    for name, miou in zip(names, mious, strict=True):
+        worst.add(miou, functools.partial(draw, name))
+    assert [case.example for case in worst.cases()] == sorted(names)[:12]
+    assert len(drawn) < 100

@@ -185,8 +185,8 @@ def highest(logits_hwY: np.ndarray, height: int, width: int) -> np.ndarray:
         first = left[part][0]
         near = logits_hwY[:, first : right[part][-1] + 1]
         rows = _mixed(near[above[some]], near[below[some]], down[some, None, None])
-        columns = [rows[:, side[part] - first] for side in (left, right)]
-        classes_HW[some, part] = _mixed(*columns, across[None, part, None]).argmax(axis=-1)
+        a, b = (rows[:, side[part] - first] for side in (left, right))
+        classes_HW[some, part] = _mixed(a, b, across[None, part, None]).argmax(axis=-1)
     return classes_HW
 
 

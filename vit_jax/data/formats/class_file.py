@@ -108,7 +108,7 @@ def read(path: Path) -> Classes:
     """
     try:
         text = storage.read_all([path])[0].decode("utf-8-sig")
-        entries = _of_json(json.loads(text)) if path.suffix == ".json" else _of_lines(text)
+        entries = _of_json(json.loads(text)) if path.suffix.lower() == ".json" else _of_lines(text)
         return _classes(entries)
     except (ValueError, OSError, RecursionError) as e:
         reason = " ".join(str(e).split())[:200]
@@ -208,21 +208,19 @@ def _of_item(one: Any) -> _Entry:
     if not isinstance(one, dict):
         return _Entry(str(one))
     name, value, colour = (one.get(key) for key in ("name", "id", "color"))
-    if value is not None and not isinstance(value, int):
+    if value is not None and type(value) is not int:  # True is an int too
         raise ValueError(f"{name} has the id {value!r}, expected a number")
     return _Entry(str(name or ""), value, None if colour is None else _colour(name, colour))
 
 
 def _of_pair(name: str, value: Any) -> _Entry:
-    return (
-        _Entry(name, value) if isinstance(value, int) else _Entry(name, None, _colour(name, value))
-    )
+    return _Entry(name, value) if type(value) is int else _Entry(name, None, _colour(name, value))
 
 
 def _colour(name: Any, value: Any) -> Colour:
     if isinstance(value, str) and re.fullmatch(r"#[0-9a-fA-F]{6}", value):
         value = list(bytes.fromhex(value[1:]))
-    if isinstance(value, list) and len(value) in (3, 4) and all(isinstance(v, int) for v in value):
+    if isinstance(value, list) and len(value) in (3, 4) and all(type(v) is int for v in value):
         return value[0], value[1], value[2]
     raise ValueError(f"{name} has {value!r}, expected a number or a colour such as [128, 64, 128]")
 

@@ -95,6 +95,8 @@ def open_masks(rest: str, options: Any) -> _Opened:
             notes.append(f"test: {len(own)} images left out, whose masks hold no class")
             masks = [file for file in masks if file.split != split]
             continue
+        for files in (own, own_masks):
+            _check_names(key, files)
         matched = _matched(own, own_masks, rules)
         missing += [file.path for file in own if file.path not in matched]
         pairs[split or "all"] = sorted(matched.items())
@@ -201,6 +203,13 @@ def _rules(images: Sequence[_File], masks: Sequence[_File]) -> list[_Rule]:
     if len(words[0]) == len(words[1]) == 1:  # only numbers tell the files apart
         rules.append((_numbers, _numbers))
     return rules
+
+
+def _check_names(key: str, files: Sequence[_File]) -> None:
+    first: dict[tuple[str, ...], _File] = {}
+    for file in files:
+        if (other := first.setdefault(file.place, file)) is not file:
+            raise BadInput(f"{key}: {other.path} and {file.path} have one name; move one away.")
 
 
 def _matched(

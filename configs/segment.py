@@ -25,13 +25,12 @@ batch 16, 40 epochs. Without init the model is a Ti/8.
 Segmenter's settings are those of section 4.1 and of segm/config.yml and segm/train.py in the
 authors' repository (rstrudel/segmenter): SGD with Nesterov momentum 0.9, no weight decay,
 stochastic depth 0.1, dropout 0.1 in the mask transformer. It trains on all of train, and the run
-measures the official validation split: `test` for ADE20K and VOC, which have no other, and `val`
-for Cityscapes. VOC is not in the paper, and takes the settings of Pascal Context.
+measures the official validation split, which is `test`, as no masks of another are published. VOC
+is not in the paper, and takes the settings of Pascal Context.
 docs/segmentation.md lists the differences.
 
-The published mIoU, `expected`, is that of sliding windows. `vit_jax evaluate RUN` measures it, for
-Cityscapes with --split=val, and compares the two. The mIoU that a run itself measures is that of
-whole images, and not compared.
+The published mIoU, `expected`, is that of sliding windows. `vit_jax evaluate RUN` measures it and
+compares the two. The mIoU that a run itself measures is that of whole images, and not compared.
 """
 
 from typing import NamedTuple
@@ -53,8 +52,6 @@ class _Settings(NamedTuple):
       epochs: length.
       batch_size: images per step.
       lr: the first learning rate.
-      official: the official validation split, as a source names it; without a test split, that is
-        `test`.
     """
 
     size: int
@@ -62,13 +59,12 @@ class _Settings(NamedTuple):
     epochs: int
     batch_size: int
     lr: float
-    official: str
 
 
 _SEGMENTER = {
-    "ade20k": _Settings(512, 512, 64, 8, 1e-3, "test"),
-    "cityscapes": _Settings(768, 1024, 216, 8, 1e-2, "val"),
-    "voc": _Settings(480, 520, 256, 16, 1e-3, "test"),
+    "ade20k": _Settings(512, 512, 64, 8, 1e-3),
+    "cityscapes": _Settings(768, 1024, 216, 8, 1e-2),
+    "voc": _Settings(480, 520, 256, 16, 1e-3),
 }
 # (dataset, model, head) -> mIoU in %, one scale; table of the authors' repository.
 _PUBLISHED = {
@@ -141,9 +137,9 @@ def _as_segmenter(config, args, backbone):
         f"largest={round(2 * scale, 4)}, covers=True)|flip_lr"
     )
     config.data.val_percent = 0  # the authors train on all of train
-    config.evals[settings.official].every = "10 percent"
+    config.evals.test.every = "10 percent"
     with config.evals.unlocked():
-        del config.evals["val" if settings.official == "test" else "test"]
+        del config.evals["val"]
     if backbone == "full":
         config.model.drop_path = 0.1
     config.optimizer.name = "sgd"
@@ -158,7 +154,7 @@ def _as_segmenter(config, args, backbone):
     config.recipe.protocol = "segmenter"
     published = _PUBLISHED.get((args.dataset, args.model, args.head))
     if published and backbone == "full" and not args.size and args.levels == 1:
-        config.expected.metric = f"{settings.official}/windows_miou"
+        config.expected.metric = "test/windows_miou"
         config.expected.value = round(published / 100, 4)
         config.expected.tolerance = _TOLERANCE
         config.expected.source = (

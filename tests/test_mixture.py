@@ -9,6 +9,7 @@ import numpy as np
 import pictures
 import pytest
 from opened_sources import examples, labels, message, names, opened
+from PIL import Image
 
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.sources import mixture
@@ -223,3 +224,22 @@ def test_two_classes_of_one_name(pair, tmp_path):
     pictures.tar(tmp_path / "t" / "x.tar", {"1.png": b"1", "1.cls": b"0"})
     (tmp_path / "t" / "labels.txt").write_text("crane\ncrane\n")
     assert "two classes of the same name" in message(f"mix:1*{pair[0]},1*tar:{tmp_path}/t")
+
+
+def test_masks_have_the_numbers_of_the_mixture(tmp_path):
+    """Both readers; the class `road` is one, and the second source counts from it."""
+    for name, classes in (("a", "road\nsky\ncar"), ("b", "tree\nroad\nvoid")):
+        for kind, ending in (("images", "jpg"), ("masks", "png")):
+            folder = tmp_path / name / "train" / kind
+            folder.mkdir(parents=True)
+            Image.fromarray(np.array([[0, 1, 2, 255]], np.uint8)).save(folder / f"x.{ending}")
+        (tmp_path / name / "classes.txt").write_text(classes)
+    source = opened(f"mix:1*masks:{tmp_path}/a,1*masks:{tmp_path}/b")
+    assert source.classes == ("road", "sky", "car", "tree")
+    split, wanted = source.splits["train"], [[[0, 1, 2, -1]], [[3, 0, -1, -1]]]
+    stored = [split.numpy_reader()(row)["mask"] for row in range(2)]
+    assert [one.read().tolist() for one in stored] == wanted
+    assert stored[1].path.endswith("b/train/masks/x.png")
+    read = tf.function(split.fields_reader())
+    found = [read(tf.constant(row, tf.int64))["mask"].numpy().tolist() for row in range(2)]
+    assert found == wanted

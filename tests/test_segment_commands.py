@@ -15,6 +15,9 @@ from PIL import Image
 
 from vit_jax.cli import segmentation
 from vit_jax.cli.main import main
+from vit_jax.data.sources.source import Source
+from vit_jax.errors import BadInput
+from vit_jax.inference import segmenter
 
 ROOT = Path(__file__).parent.parent
 NAMES = ("field", "house", "sea", "never")
@@ -64,6 +67,33 @@ def test_masks_have_names_of_their_own():
     assert names(["p/a.jpg", "p/q/b.png"]) == ["a.png", "q/b.png"]
     clash = ["p/a.jpg", "p/a.png", "p/a.jpg.jpg"]
     assert names(clash) == ["a.jpg.png", "a.png.png", "a.jpg.jpg.png"]
+
+
+def test_evaluation_finds_the_classes_of_the_run_by_name():
+    other = Source("masks:x", ("sea", "field"), {})
+    np.testing.assert_array_equal(segmentation._own_classes("run", NAMES, other), [2, 0, -1])
+    with pytest.raises(BadInput, match=r"class 'moor', but run knows only field, house, sea"):
+        segmentation._own_classes("run", NAMES, Source("masks:x", ("sea", "moor"), {}))
+
+
+def test_export_does_not_drop_the_head(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(segmenter, "is_segmentation", lambda text: text == "runs/seg")
+    for name in ("npz", "stablehlo"):
+        out = tmp_path / f"x.{name}"
+        assert main(["export", "runs/seg", f"--format={name}", f"--out={out}"]) == 2
+        assert "with its head is not built; use it with `vit_jax pred" in capsys.readouterr().err
+        assert not out.exists()
+
+
+def test_masks_are_not_written_among_the_images(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(segmenter, "is_segmentation", lambda text: text == str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "photos").mkdir()
+    for out in ("photos", "photos/masks/new"):
+        assert main(["predict", str(tmp_path), "photos", f"--out={out}"]) == 2
+        assert f"--out={out} lies in photos" in capsys.readouterr().err
+    assert main(["predict", str(tmp_path), "photos", "--out=photos2"]) == 2
+    assert "photos has no images in it" in capsys.readouterr().err
 
 
 @pytest.mark.integration

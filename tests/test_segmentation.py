@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Segmentation: the objective on every mesh, its figures, joint ops, windows."""
+"""Segmentation: the objective on every mesh, its figures, joint ops."""
 
 import functools
 
@@ -19,13 +19,10 @@ from vit_jax.build import program
 from vit_jax.config import images as images_lib
 from vit_jax.config import load as config_lib
 from vit_jax.data.inspect import colours
-from vit_jax.data.numpy_ops import resize
 from vit_jax.data.ops import chain
-from vit_jax.data.ops.decode import Decode
 from vit_jax.data.tensorflow import tf
 from vit_jax.errors import BadInput
 from vit_jax.evaluators import segmentation as evaluator
-from vit_jax.inference import segmenter
 from vit_jax.models import dense_heads, layers, variants
 from vit_jax.step import segmentation, state, train_step
 from vit_jax.step.objective import Network
@@ -67,7 +64,8 @@ def built(objective, rules=None):
 @functools.lru_cache
 def steps(head, shape, accumulation=1):
     """Losses and gradient norms of two steps, and the sums of an evaluation."""
-    objective = Segmentation(head=head, levels=2, width=32, classes=CLASSES)
+    width = 0 if head == "linear" else 32
+    objective = Segmentation(head=head, levels=2, width=width, classes=CLASSES)
     rules = rules_of(shape)
     network, params, cfg = built(objective, rules)
     tx = optax.sgd(0.01)
@@ -171,6 +169,29 @@ def test_head_sees_maps_of_several_grids():
     np.testing.assert_allclose(found[0, 0, :, 1], [0, 0.25, 0.75, 1])
 
 
+@pytest.mark.parametrize("head", dense_heads.KINDS)
+def test_flops_of_the_head_are_those_of_the_compiler(head):
+    features, rows, columns = 256, 4, 6
+    module = dense_heads.make(head, 50, width=0, layers=2, rate=0.0)
+    x = jax.ShapeDtypeStruct((1, rows, columns, features), jnp.float32)
+    params = jax.eval_shape(lambda x: module.init(KEY, x, None), x)
+    lowered = jax.jit(lambda p, x: module.apply(p, x, None)).lower(params, x)
+    counted = 2 * dense_heads.multiply_adds(
+        head, 50, width=0, layers=2, positions=rows * columns, features=features
+    )
+    # The compiler counts norms and GELU too.
+    assert 1 <= lowered.compile().cost_analysis()["flops"] / counted < 1.06
+
+
+def test_flops_of_a_step_have_those_of_the_head():
+    """Two stages of a BiT: the head works on the finer grid, with the channels of both."""
+    objective = Segmentation(levels=2, classes=CLASSES)
+    cfg = objective.model(tiny.bit())
+    (h, w, d), (_, _, more) = segmentation._shapes_of_maps(cfg, 33, 47)
+    head = objective.step_flops(cfg, 33, 47) - 3 * cfg.training_flops(33, 47)
+    assert head == 6 * h * w * (d + more) * CLASSES
+
+
 def test_dropout_of_the_mask_transformer_follows_the_key():
     head = dense_heads.make("mask_transformer", 3, width=0, layers=1, rate=0.5)
     x = jnp.asarray(np.random.default_rng(0).normal(size=(2, 2, 3, 16)), jnp.float32)
@@ -199,6 +220,14 @@ def test_dropout_reaches_the_weights_of_attention(monkeypatch):
         ("dropout=1", "dropout"),
         ("scale=0.5", "scale"),
         ("levels=20", "levels=20.* has 12 levels"),
+        ("levels=True", "levels=True; give"),
+        ("dropout='a'", "dropout='a'; give"),
+        ("head='mask_transformer', scale='a'", "scale='a'; give"),
+        ("width=8", "width=8 has no use with head='linear'"),
+        ("layers=1", "layers=1 has no use"),
+        ("dropout=0.1", "dropout=0.1 has no use"),
+        ("head='upsampling', layers=1", "layers=1 has no use"),
+        ("head='upsampling', dropout=0.1", "dropout=0.1 has no use"),
     ],
 )
 def test_arguments_that_cannot_be_used(given, part):
@@ -212,12 +241,18 @@ def test_arguments_that_cannot_be_used(given, part):
         build.check(config)
 
 
+def test_classes_are_those_of_the_data():
+    assert Segmentation().for_classes(3).for_classes(3).classes == 3
+    with pytest.raises(BadInput, match=r"classes=3\): the data has 5 classes"):
+        Segmentation(classes=3).for_classes(5)
+
+
 @pytest.mark.parametrize(
-    "dataset, split, size, scale, largest",
-    [("ade20k", "test", 512, 1, 2.0), ("cityscapes", "val", 768, 1024 / 768, 2048 / 768),
-     ("voc", "test", 480, 520 / 480, 1040 / 480)],
+    "dataset, size, scale, largest",
+    [("ade20k", 512, 1, 2.0), ("cityscapes", 768, 1024 / 768, 2048 / 768),
+     ("voc", 480, 520 / 480, 1040 / 480)],
 )  # fmt: skip
-def test_recipe_trains_and_measures_as_segmenter(dataset, split, size, scale, largest):
+def test_recipe_trains_and_measures_as_segmenter(dataset, size, scale, largest):
     """The numbers are those of im_size and crop_size in the authors' segm/config.yml."""
     from vit_jax.build import objectives
 
@@ -225,13 +260,13 @@ def test_recipe_trains_and_measures_as_segmenter(dataset, split, size, scale, la
     spec = f"vit_jax:segment:dataset={dataset},model={model},head=mask_transformer"
     config = config_lib.load(spec, [])
     assert (config.data.image_size, config.data.val_percent) == (size, 0)
-    assert [*config.evals] == [config.evals[split].split] == [split]
+    assert [*config.evals] == [config.evals["test"].split] == ["test"]
     ops = chain.parse("ops", config.data.train_ops, size)
     assert (ops[1].smallest, ops[1].largest) == pytest.approx((largest / 4, largest), abs=1e-4)
     objective = objectives.make(config, variants.of(config.model, 150))
     assert objective.scale == pytest.approx(scale, abs=1e-4)
     published = {"ade20k": 0.485, "cityscapes": 0.791, "voc": 0.0}[dataset]
-    wanted = (f"{split}/windows_miou", published) if published else ("", 0)
+    wanted = ("test/windows_miou", published) if published else ("", 0)
     assert (config.expected.metric, config.expected.value) == wanted
     for other in (",size=224", ",levels=4", ",backbone=frozen"):
         assert config_lib.load(spec + other, []).expected.metric == ""
@@ -271,67 +306,25 @@ def test_masks_move_with_their_image(ops, sides):
     assert np.concatenate(exact).mean() > 0.9
 
 
-# --- windows ---
-
-
-@pytest.mark.parametrize("length, window", [(10, 10), (4, 10), (11, 10), (37, 10), (100, 7)])
-def test_windows_cover_every_pixel(length, window):
-    starts = segmenter._starts(length, window)
-    covered = np.zeros(length)
-    for start in starts:
-        covered[start : start + window] += 1
-    assert covered.min() >= 1
-    assert starts[-1] == max(0, length - window)
-    assert max(np.diff(starts), default=0) <= max(1, window * 2 // 3)
-
-
-def by_colour(whole, size=(16, 24), scale=1.0):
-    """A segmenter that reads classes from the images: red, green or blue."""
-    rules = rules_of((1, 1, 1, 1))
-    step = jax.jit(lambda _, windows: windows.astype(jnp.float32))
-    return segmenter.Segmenter(("r", "g", "b"), size, Decode(), {}, rules, step, whole, scale)
-
-
-def test_windows_cover_an_image_at_the_scale_of_the_run():
-    """A street of Cityscapes, 1024 x 2048, keeps its size in windows of 768."""
-    street = np.broadcast_to(np.uint8(0), (1024, 2048, 3))
-    assert by_colour(False, (768, 768), 4 / 3)._sides(street) == (1024, 2048)
-    assert by_colour(False, (768, 768))._sides(street) == (768, 1536)
-    assert by_colour(True, (768, 768), 4 / 3)._sides(street) == (384, 768)
-
-
-@pytest.mark.parametrize("sides", [(4, 6), (32, 24)])
-def test_grids_of_logits_are_resized_as_on_the_device(sides, monkeypatch):
-    """`Segmentation.logits` does it on the device, `Segmenter` on the host."""
-    logits = np.random.default_rng(0).normal(size=(2, *sides, 3)).astype(np.float32)
-    whole = jax.image.resize(jnp.asarray(logits), (2, 16, 24, 3), "linear")
-    monkeypatch.setattr(Segmentation, "grid", lambda *_, **__: jnp.asarray(logits))
-    step = segmenter.step_of(Segmentation(classes=3), None, (16, 24))
-    grids = step({}, np.zeros((2, 16, 24, 3), np.uint8))
-    assert grids.shape == (2, min(sides[0], 16), min(sides[1], 24), 3)
-    found = [resize.bilinear(np.asarray(grid), 16, 24) for grid in grids]
-    np.testing.assert_allclose(found, whole, atol=2e-6)
-
-
-@pytest.mark.parametrize("whole", [False, True])
-@pytest.mark.parametrize("sides", [(16, 24), (40, 33), (7, 50), (1, 1), (64, 16)])
-def test_predictions_have_the_size_of_the_image(whole, sides):
-    rng = np.random.default_rng(0)
-    blocks = rng.integers(0, 3, [-(-side // 8) for side in sides])
-    mask = blocks.repeat(8, 0).repeat(8, 1)[: sides[0], : sides[1]]
-    image = (np.eye(3)[mask] * 255).astype(np.uint8)
-    found = list(by_colour(whole).of_images([image, image[::-1], image]))
-    assert [x.shape for x in found] == [sides] * 3
-    np.testing.assert_array_equal(found[0], found[2])
-    enough = 0.75 if whole else 0.9
-    assert (found[0] == mask).mean() > enough
-    assert (found[1] == mask[::-1]).mean() > enough
-
-
-def test_highest_logit_is_that_after_a_bilinear_resize():
-    logits = np.random.default_rng(0).normal(size=(5, 7, 4)).astype(np.float32)
-    whole = resize.bilinear(logits, 131, 90)
-    assert (segmenter.highest(logits, 131, 90) == whole.argmax(-1)).mean() > 0.999
+@pytest.mark.parametrize(
+    "ops",
+    ["scale_jitter((5, 8), smallest=1.8, largest=1.8)", "resize_inside((9, 13))|pad((9, 13))"],
+)
+def test_masks_take_the_pixel_at_the_centre(ops):
+    """At a third of the size, that is the middle one of three."""
+    mask = np.arange(27 * 36, dtype=np.int32).reshape(27, 36)
+    parsed = chain.parse("ops", ops, (5, 8))
+    process = tf.function(chain.apply_to_fields(parsed), autograph=False)
+    image, begins = tf.zeros((27, 36, 3), tf.uint8), set()
+    for number in range(6):
+        seed = tf.constant([0, number], tf.int64)
+        found = process({"image": image, "mask": tf.constant(mask)}, seed)["mask"].numpy()
+        row, column = divmod(int(found[0, 0]), 36)
+        wanted = mask[row::3, column::3][: found.shape[0], : (found[0] >= 0).sum()]
+        assert (row % 3, column % 3) == (1, 1)
+        np.testing.assert_array_equal(found[:, : wanted.shape[1]], wanted)
+        begins.add((row, column))
+    assert len(begins) > 2 or "jitter" not in ops
 
 
 # --- figures of evaluations ---

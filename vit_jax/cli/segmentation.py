@@ -7,7 +7,7 @@ Start from `predict` and `evaluate`.
 """
 
 import argparse
-import heapq
+import functools
 import logging
 import os
 import sys
@@ -87,6 +87,14 @@ def predict(args: argparse.Namespace) -> int:
     _check_unused(args, topk=5, names="", heads=0, patch=0)
     if not args.out:
         raise BadInput(f"{args.weights} predicts masks; give --out=FOLDER for them.")
+    out = Path(args.out).expanduser().resolve()
+    for given in args.images:
+        place = Path(given).expanduser()
+        if place.is_dir() and out.is_relative_to(place.resolve()):
+            raise BadInput(
+                f"--out={args.out} lies in {given}, so that the next run would take its masks for "
+                "images; give a folder elsewhere."
+            )
     folder = arguments.writable(os.path.join(args.out, "classes.txt")).parent
     paths = inputs.image_files(args.images, sys.stdin)
     model = _open(args)
@@ -169,26 +177,22 @@ def evaluate(args: argparse.Namespace) -> "Segmented":
             waiting.append((example, image, own_class[mask]))
             yield image
 
-    worst: list[tuple[float, int, tuple[str, float, np.ndarray, np.ndarray, np.ndarray]]] = []
+    worst = segmentation_page.Worst()
     with console.bar("images") as progress:
         for done, predicted in enumerate(model.of_images(images()), 1):
             example, image, mask = waiting.pop(0)
             miou = pixels.add(mask, predicted)
-            entry = (-miou, done, (example, miou, image, mask, predicted))
-            keep = heapq.heappush if len(worst) < segmentation_page.SHOWN else heapq.heappushpop
             if (mask >= 0).any():
-                keep(worst, entry)
+                shown = show.visible(image)
+                drawing = (example, miou, shown, mask, predicted, palette)
+                worst.add(miou, functools.partial(segmentation_page.case, *drawing))
             progress(done, len(split))
     if not pixels.counts_YY.any():
         raise BadInput(f"no pixel of {opened.spec}, split {name}, has a class.")
-    cases = [
-        segmentation_page.case(e, m, show.visible(image), mask, predicted, palette)
-        for _, _, (e, m, image, mask, predicted) in sorted(worst, reverse=True)
-    ]
     measured = {name: {"windows_miou": pixels.figures.miou}} if not args.data else {}
     return segmentation_page.Segmented(
         args.weights, args.data or opened.spec, name, "whole" if args.whole else "windows",
-        model.size, model.names, pixels, cases,
+        model.size, model.names, pixels, worst.cases(),
         summary.verdict(measured, model.expected, model.changed),
     )  # fmt: skip
 

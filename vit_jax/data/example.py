@@ -46,6 +46,7 @@ FIELDS: dict[str, Field] = {
     "id": Field("string", ()),
 }
 BOXES = ("boxes", "box_classes")  # fields with a row for each box
+CLASSES = ("labels", "mask", "box_classes")  # fields that hold numbers of classes
 SPATIAL = ("mask", *BOXES)  # fields that move with the pixels of the image
 
 

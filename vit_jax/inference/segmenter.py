@@ -12,6 +12,7 @@ classes. Start from `open_run`, then `Segmenter.of_images`.
 
 import collections
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -40,7 +41,7 @@ EACH = 4  # windows in a batch on each device
 _OVERLAP = 3  # a window begins at most 2/3 of its side after the one before (DINOv2: 341 of 512)
 _MOST_BYTES = 2**31  # of the logits of an image
 _NOTHING = sections.Expected()
-_STRIP = 64  # rows of an image whose logits are in memory at a time
+_TILE_BYTES = 2**24  # of the logits at the size of an image that are in memory at a time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -169,18 +170,23 @@ def _starts(length: int, window: int) -> list[int]:
 def highest(logits_hwY: np.ndarray, height: int, width: int) -> np.ndarray:
     """Returns the class with the highest logit at each pixel after a bilinear resize, int32 [H, W].
 
-    It holds the resized logits of a few rows at a time.
+    It holds the resized logits of a tile at a time.
     """
     (above, below, down), (left, right, across) = (
         _between(after, before)
         for after, before in zip((height, width), logits_hwY.shape, strict=False)
     )
+    most = max(1, _TILE_BYTES // (4 * logits_hwY.shape[2]))  # pixels of a tile
+    wide = min(width, most)
+    tall = max(1, most // (wide * math.ceil(logits_hwY.shape[1] / width)))
     classes_HW = np.empty((height, width), np.int32)
-    for start in range(0, height, _STRIP):
-        some = slice(start, start + _STRIP)
-        rows = _mixed(logits_hwY[above[some]], logits_hwY[below[some]], down[some, None, None])
-        columns = _mixed(rows[:, left], rows[:, right], across[None, :, None])
-        classes_HW[some] = columns.argmax(axis=-1)
+    for top, start in itertools.product(range(0, height, tall), range(0, width, wide)):
+        some, part = slice(top, top + tall), slice(start, start + wide)
+        first = left[part][0]
+        near = logits_hwY[:, first : right[part][-1] + 1]
+        rows = _mixed(near[above[some]], near[below[some]], down[some, None, None])
+        a, b = (rows[:, side[part] - first] for side in (left, right))
+        classes_HW[some, part] = _mixed(a, b, across[None, part, None]).argmax(axis=-1)
     return classes_HW
 
 

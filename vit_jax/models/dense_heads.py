@@ -60,6 +60,24 @@ def make(kind: Kind, classes: int, *, width: int, layers: int, rate: float) -> n
     return MaskTransformer(classes, width, layers, rate)
 
 
+def multiply_adds(
+    kind: Kind, classes: int, *, width: int, layers: int, positions: int, features: int
+) -> int:
+    """Returns the multiply-adds of a head for an image of L = `positions` and D = `features`.
+
+    The other arguments are those of `make`.
+    """
+    if kind == "linear":
+        return positions * features * classes
+    if kind == "upsampling":
+        width = width or 256
+        return 4 * positions * width * (features + 4 * width + 4 * classes)
+    width, tokens = width or features, positions + classes
+    block = 12 * tokens * width**2 + 2 * tokens**2 * width
+    products = positions * width * (features + classes)
+    return products + layers * block + tokens * width**2
+
+
 class Linear(nn.Module):
     """One linear layer on each position, as DINOv2 evaluates (arXiv:2304.07193, section 7.4).
 

@@ -8,6 +8,7 @@ Axes: B batch, H W image and mask, h w grid of a feature map, D features, Y clas
 """
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
@@ -17,12 +18,15 @@ import numpy as np
 import optax
 
 from vit_jax.errors import BadInput
-from vit_jax.models import dense_heads
+from vit_jax.models import dense_heads, variants
 from vit_jax.sharding import Axes
 from vit_jax.step import metrics
 from vit_jax.step.objective import PARAMETERS, Batch, Network, Objective, PyTree, Sums
 
 _HEAD = 2**31 + 3  # stands for a micro-batch's number in the key of the head's dropout
+
+
+_WITHOUT_USE = {"linear": ("width", "layers", "dropout"), "upsampling": ("layers", "dropout")}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,14 +62,25 @@ class Segmentation(Objective):
             raise ValueError(f"head={self.head!r}; give one of {', '.join(dense_heads.KINDS)}.")
         for name, least, most in (("levels", 1, 64), ("width", 0, 2**16), ("layers", 1, 64)):
             value = getattr(self, name)
-            if not isinstance(value, int) or not least <= value <= most:
-                raise ValueError(f"{name}={value}; give a whole number from {least} to {most}.")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout={self.dropout}; give a rate from 0 up to below 1.")
-        if not 1 <= self.scale <= 16:
-            raise ValueError(f"scale={self.scale}; give a factor from 1 to 16.")
+            if type(value) is not int or not least <= value <= most:
+                raise ValueError(f"{name}={value!r}; give a whole number from {least} to {most}.")
+        if type(self.dropout) not in (int, float) or not 0 <= self.dropout < 1:
+            raise ValueError(f"dropout={self.dropout!r}; give a rate from 0 up to below 1.")
+        if type(self.scale) not in (int, float) or not 1 <= self.scale <= 16:
+            raise ValueError(f"scale={self.scale!r}; give a factor from 1 to 16.")
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name in _WITHOUT_USE.get(self.head, ()) and value != field.default:
+                raise ValueError(
+                    f"{field.name}={value} has no use with head={self.head!r}; leave it out."
+                )
 
     def for_classes(self, classes: int) -> "Segmentation":
+        if self.classes not in (0, classes):
+            raise BadInput(
+                f"segmentation(classes={self.classes}): the data has {classes} classes; leave the "
+                "argument out."
+            )
         return dataclasses.replace(self, classes=classes)
 
     def model(self, cfg: Any) -> Any:
@@ -80,6 +95,15 @@ class Segmentation(Objective):
     def batch(self, height: int, width: int, channels: int) -> dict[str, jax.ShapeDtypeStruct]:
         mask = jax.ShapeDtypeStruct((height, width), jnp.int32)
         return super().batch(height, width, channels) | {"mask": mask}
+
+    def step_flops(self, cfg: Any, height: int, width: int) -> int:
+        """Returns the FLOPs of an example, without the resize of logits; see `Objective`."""
+        sides = _shapes_of_maps(cfg, height, width)
+        head = dense_heads.multiply_adds(
+            self.head, self.classes, width=self.width, layers=self.layers,
+            positions=max(h * w for h, w, _ in sides), features=sum(d for *_, d in sides),
+        )  # fmt: skip
+        return super().step_flops(cfg, height, width) + 3 * 2 * head
 
     def parameters(self, key: jax.Array, output: Any) -> PyTree:
         maps = tuple(jnp.zeros(x.shape, x.dtype) for x in output)
@@ -151,6 +175,15 @@ class Segmentation(Objective):
         losses = metrics.total({k: batch[k] for k in ("loss", "examples")} for batch in batches)
         found = figures(np.asarray(counts))
         return {"miou": found.miou, "pixel_accuracy": found.pixel_accuracy, **losses}
+
+
+@functools.cache
+def _shapes_of_maps(cfg: Any, height: int, width: int) -> list[tuple[int, int, int]]:
+    """Returns h, w and D of each feature map of a model for an RGB image."""
+    image = jax.ShapeDtypeStruct((1, height, width, 3), jnp.float32)
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    maps, _ = jax.eval_shape(variants.make(cfg).init_with_output, key, image)
+    return [x.shape[1:] for x in maps]
 
 
 def joined(maps: tuple[jax.Array, ...]) -> jax.Array:

@@ -49,12 +49,14 @@ class Classes:
       of_value: value of a pixel -> class, or `VOID`.
       of_colour: colour of a pixel -> class, or `VOID`; empty if the file has no colours.
       numbered: True if the file states the values; otherwise they are numbers of lines.
+      lists_255: True if the file says what 255 is.
     """
 
     names: tuple[str, ...]
     of_value: Mapping[int, int]
     of_colour: Mapping[Colour, int]
     numbered: bool
+    lists_255: bool
 
     @property
     def by_colour(self) -> bool:
@@ -106,7 +108,7 @@ def read(path: Path) -> Classes:
     """
     try:
         text = storage.read_all([path])[0].decode("utf-8-sig")
-        entries = _of_json(json.loads(text)) if path.suffix == ".json" else _of_lines(text)
+        entries = _of_json(json.loads(text)) if path.suffix.lower() == ".json" else _of_lines(text)
         return _classes(entries)
     except (ValueError, OSError, RecursionError) as e:
         reason = " ".join(str(e).split())[:200]
@@ -120,6 +122,9 @@ def named(names: Sequence[str]) -> Classes:
 
 _BEFORE = re.compile(r"(?:\d+(?:[\s,;:]+|$))*")
 _AFTER = re.compile(r"(?:[\s,;:(\[]+\d+)*$")
+# A name with a number beside it, which all names have where it is none of theirs.
+_BESIDE = re.compile(r"[-+]?\d+[\W_]+(?P<after>.*)|(?P<before>.*?)[\W_]+\d+(?:[\W_]+\d+)*")
+_SURE = re.compile(r"^\d+\s*[.)=](?!\d)|[,;:=(\[]\s*\d+$")  # one line is enough
 _NUMERIC = re.compile(r"[-+]?\d*\.?\d+([\s,;:]|$)")
 
 
@@ -135,11 +140,13 @@ def _of_lines(text: str) -> list[_Entry]:
         if any(there) and not all(there):
             lacking = lines[there.index(False)]
             raise ValueError(f"some lines have {what}, but {lacking!r} has none")
-    stems = [re.fullmatch(r"(.*\D)\s\d+", entry.name) for entry in entries]
-    if entries and entries[0].value is None and all(stems) and len({m and m[1] for m in stems}) > 1:
+    beside = [_BESIDE.fullmatch(entry.name) for entry in entries if not is_void(entry.name)]
+    stems = {match and (match["after"] or match["before"]) for match in beside}
+    sure = [line for line, entry in zip(lines, entries, strict=True) if _SURE.search(entry.name)]
+    if sure or (all(beside) and len(stems) > 1):
         raise ValueError(
-            f"{lines[0]!r} may be a name, or a name and its number; write the number before the "
-            "name"
+            f"{(sure or lines)[0]!r} has a number that may belong to the name or not; write the "
+            "number before the name with a space between, and no other number"
         )
     return entries
 
@@ -201,21 +208,19 @@ def _of_item(one: Any) -> _Entry:
     if not isinstance(one, dict):
         return _Entry(str(one))
     name, value, colour = (one.get(key) for key in ("name", "id", "color"))
-    if value is not None and not isinstance(value, int):
+    if value is not None and type(value) is not int:  # True is an int too
         raise ValueError(f"{name} has the id {value!r}, expected a number")
     return _Entry(str(name or ""), value, None if colour is None else _colour(name, colour))
 
 
 def _of_pair(name: str, value: Any) -> _Entry:
-    return (
-        _Entry(name, value) if isinstance(value, int) else _Entry(name, None, _colour(name, value))
-    )
+    return _Entry(name, value) if type(value) is int else _Entry(name, None, _colour(name, value))
 
 
 def _colour(name: Any, value: Any) -> Colour:
     if isinstance(value, str) and re.fullmatch(r"#[0-9a-fA-F]{6}", value):
         value = list(bytes.fromhex(value[1:]))
-    if isinstance(value, list) and len(value) in (3, 4) and all(isinstance(v, int) for v in value):
+    if isinstance(value, list) and len(value) in (3, 4) and all(type(v) is int for v in value):
         return value[0], value[1], value[2]
     raise ValueError(f"{name} has {value!r}, expected a number or a colour such as [128, 64, 128]")
 
@@ -254,5 +259,6 @@ def _classes(entries: Sequence[_Entry]) -> Classes:
         raise ValueError(f"needs two classes or more, has {', '.join(names) or 'none'}")
     if numbered and min(of_value) == 1:
         of_value[0] = VOID  # masks that count from 1 have 0 where there is no class
+    lists_255 = USUAL_VOID in of_value
     of_value.setdefault(USUAL_VOID, VOID)
-    return Classes(tuple(names), of_value, of_colour, numbered)
+    return Classes(tuple(names), of_value, of_colour, numbered, lists_255)

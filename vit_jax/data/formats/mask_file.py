@@ -6,17 +6,20 @@
 import dataclasses
 import functools
 import io
+from typing import Any
 
 import numpy as np
 
-from vit_jax.data.formats.class_file import LARGEST, VOID, Classes
-from vit_jax.data.formats.stored import WholeFile
+from vit_jax.data.formats.class_file import LARGEST, USUAL_VOID, VOID, Classes
+from vit_jax.data.formats.stored import Stored, WholeFile, read_image
 from vit_jax.data.ops import decode
 from vit_jax.data.ops.decode import BadImage
 
 _UNKNOWN = -2
-# Formats that never change a value; others, such as WebP, may.
-_LOSSLESS = ("PNG", "TIFF", "BMP", "GIF", "PPM", "TGA")
+# Formats whose numbers are read as they are; WebP may lose them, PPM has a scale.
+_LOSSLESS = ("PNG", "TIFF", "BMP", "GIF")
+_PHOTOMETRIC = 262  # tag of a TIFF file; 0: white is 0
+_COLOURED = ("P", "PA", "RGB", "RGBA", "RGBX")
 _GRAY = ("1", "L", "LA", "I", "I;16", "I;16B", "I;16L")
 
 
@@ -35,6 +38,31 @@ class StoredMask:
     def read(self) -> np.ndarray:
         """Returns int32 [H, W], -1 where no class counts; raises OSError and BadImage."""
         return read(WholeFile(self.path).read(), self.classes)
+
+
+@dataclasses.dataclass(frozen=True)
+class Renumbered:
+    """A mask of a mixture, whose classes have other numbers than in its source.
+
+    Attributes:
+      mask: int32 [H, W], or where it is stored.
+      numbers: the new number of each class.
+    """
+
+    mask: np.ndarray | Stored
+    numbers: tuple[int, ...]
+
+    @property
+    def path(self) -> str:
+        """The file of the mask."""
+        return getattr(self.mask, "path", "its mask")
+
+    def read(self) -> np.ndarray:
+        """Returns int32 [H, W], -1 where no class counts; raises OSError and BadImage."""
+        own_HW = np.asarray(read_image(self.mask))
+        if problem := fault(own_HW, None, len(self.numbers)):
+            raise BadImage(problem)
+        return np.array([*self.numbers, VOID], np.int32)[own_HW]
 
 
 def read(content: bytes, classes: Classes) -> np.ndarray:
@@ -56,6 +84,8 @@ def read(content: bytes, classes: Classes) -> np.ndarray:
         if picture.format not in _LOSSLESS or kind in ("jpeg", "webp"):
             name = f"{picture.format} {kind}".strip()
             raise BadImage(f"{name} can change the numbers of classes; give masks as PNG")
+        if reason := _rescaled(picture, content):
+            raise BadImage(f"{reason}; save it as a PNG file of 8 bits")
         if picture.mode in _GRAY and not (classes.by_colour and _all_gray(classes)):
             values = np.asarray(picture.getchannel(0) if picture.mode == "LA" else picture)
             return _of_values(values.astype(np.int64), classes)
@@ -67,6 +97,17 @@ def read(content: bytes, classes: Classes) -> np.ndarray:
     if (colours == colours[..., :1]).all():
         return _of_values(colours[..., 0], classes)
     raise BadImage("it is coloured, and the file of classes has no colours; add r g b to each line")
+
+
+def _rescaled(picture: Any, content: bytes) -> str:
+    """Returns why Pillow's pixels are not the numbers in the file, or ""."""
+    if picture.mode not in (*_GRAY, *_COLOURED):
+        return f"its pixels are of the kind {picture.mode}, no numbers or colours of classes"
+    if picture.format == "TIFF" and picture.tag_v2.get(_PHOTOMETRIC) == 0:
+        return "its numbers are inverted, as white is 0"
+    if picture.format == "PNG" and content[24] in (2, 4) and content[25] == 0:  # depth, and gray
+        return f"its numbers have {content[24]} bits, and count as parts of white"
+    return ""
 
 
 def sides(content: bytes) -> tuple[int, int] | None:
@@ -105,6 +146,15 @@ def _of_values(values: np.ndarray, classes: Classes) -> np.ndarray:
         raise BadImage(
             f"pixels of {value} ({where}) are of no class, the file of classes has "
             f"{_ranges(known)}{hint}"
+        )
+    of_two = len(classes.names) == 2 and not classes.lists_255
+    zero = classes.of_value.get(0, VOID)
+    if of_two and zero != VOID and (values == USUAL_VOID).any() and not (labels == 1 - zero).any():
+        other = classes.names[1 - zero]
+        raise BadImage(
+            f"its pixels are {', '.join(map(str, np.unique(values)))}, and may be those of two "
+            f"classes; write `255 {other}` in the file of classes, or `255 void` if they do not "
+            "count, and a number before each name"
         )
     return labels
 

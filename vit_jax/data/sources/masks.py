@@ -29,6 +29,9 @@ from vit_jax.storage import files as storage
 
 _Opened = tuple[Sequence[str], dict[str, Split], list[str]]
 
+# What an image and its mask must have in common.
+_Rule = tuple[Callable[["_File"], Any], Callable[["_File"], Any]]
+
 _SPLITS = {"train": "train(ing)?", "val": "val(id(ation)?)?|dev", "test": "test(ing)?"}
 _IMAGES = "images?|imgs?|jpegimages|leftimg8bit|inputs?|rgb|photos?|pictures?"
 _MASKS = (
@@ -40,7 +43,7 @@ _PREFERRED = ("labelTrainIds", "labelIds")
 _BESIDE = re.compile(r"[_\-.](mask|masks|label|labels|seg|gt|annotation|l)$", re.IGNORECASE)
 _LAYOUT = (
     "expected PATH/images and PATH/masks with files of the same names, with folders train and val "
-    "above or below them, and PATH/classes.txt"
+    "above or below them, masks as PNG, TIFF, BMP or GIF, and PATH/classes.txt"
 )
 _SHOWN = 5  # files that a message lists
 
@@ -80,6 +83,7 @@ def open_masks(rest: str, options: Any) -> _Opened:
         raise BadInput(f"{key}: no {lacking} in {root}; {_LAYOUT}; found there: {entries}.")
     classes = class_file.read(class_file.find(root, options.label_names, key))
     pairs: dict[str, list[tuple[str, str]]] = {}
+    rules = _rules(images, masks)
     notes, missing, used = [], list[str](), set[str]()
     for split in dict.fromkeys(file.split for file in images):
         own = [file for file in images if file.split == split]
@@ -87,7 +91,13 @@ def open_masks(rest: str, options: Any) -> _Opened:
         if not own_masks:
             notes.append(f"{split or 'images'}: {len(own)} images left out, which have no masks")
             continue
-        matched = _matched(own, own_masks)
+        if split == "test" and _are_withheld(root, classes, own_masks):
+            notes.append(f"test: {len(own)} images left out, whose masks hold no class")
+            masks = [file for file in masks if file.split != split]
+            continue
+        for files in (own, own_masks):
+            _check_names(key, files)
+        matched = _matched(own, own_masks, rules)
         missing += [file.path for file in own if file.path not in matched]
         pairs[split or "all"] = sorted(matched.items())
         used |= {*matched.values()}
@@ -125,8 +135,18 @@ def _sorted_files(root: Path) -> tuple[list[_File], list[_File], list[str]]:
 
 
 def _walked(root: Path) -> Iterator[str]:
-    """Yields the paths of image files below a folder, relative to it, in order."""
+    """Yields the paths of image files below a folder, relative to it, in order.
+
+    Raises:
+      BadInput: links lead to a folder twice, as in a loop.
+    """
+    seen: dict[str, str] = {}
     for place, folders, names in os.walk(root, followlinks=True):
+        if (other := seen.setdefault(os.path.realpath(place), place)) != place:
+            raise BadInput(
+                f"{place} and {other} are one folder, so its images would count twice; remove the "
+                "link."
+            )
         folders[:] = sorted(name for name in folders if name[0] != ".")
         for name in sorted(names):
             path = os.path.join(place, name)
@@ -169,17 +189,33 @@ def _beside(files: Sequence[_File]) -> tuple[list[_File], list[_File]]:
     return [file for file in files if file.path not in paths], masks
 
 
-def _matched(images: Sequence[_File], masks: Sequence[_File]) -> dict[str, str]:
-    """Returns the path of the mask of each image, by the first rule that fits any of them."""
+def _rules(images: Sequence[_File], masks: Sequence[_File]) -> list[_Rule]:
+    """Returns what must be the same in the names of an image and its mask; the surest first."""
     image_names, mask_names = ([file.place[-1] for file in files] for files in (images, masks))
-    rules: tuple[tuple[Callable[[_File], Any], Callable[[_File], Any]], ...] = (
+    rules: list[_Rule] = [
         (lambda f: f.place, lambda f: f.place),
         (lambda f: f.place[-1], lambda f: f.place[-1]),
         (_without_shared(image_names, False), _without_shared(mask_names, False)),
         (lambda f: f.place[-1], _without_shared(mask_names, False)),
         (_without_shared(image_names, True), _without_shared(mask_names, True)),
-        (_digits, _digits),
-    )
+    ]
+    words = [{re.sub(r"\d+", "0", name) for name in names} for names in (image_names, mask_names)]
+    if len(words[0]) == len(words[1]) == 1:  # only numbers tell the files apart
+        rules.append((_numbers, _numbers))
+    return rules
+
+
+def _check_names(key: str, files: Sequence[_File]) -> None:
+    first: dict[tuple[str, ...], _File] = {}
+    for file in files:
+        if (other := first.setdefault(file.place, file)) is not file:
+            raise BadInput(f"{key}: {other.path} and {file.path} have one name; move one away.")
+
+
+def _matched(
+    images: Sequence[_File], masks: Sequence[_File], rules: Sequence[_Rule]
+) -> dict[str, str]:
+    """Returns the path of the mask of each image, by the first rule that fits any of them."""
     for of_image, of_mask in rules:
         keys = collections.Counter(map(of_mask, masks))
         mask_of = {of_mask(file): file.path for file in masks if keys[of_mask(file)] == 1}
@@ -194,16 +230,31 @@ def _matched(images: Sequence[_File], masks: Sequence[_File]) -> dict[str, str]:
     return {}
 
 
-def _digits(file: _File) -> str:
-    numbers = re.findall(r"\d+", file.place[-1])
-    return numbers[-1].lstrip("0") or "0" if numbers else file.path
+def _are_withheld(root: Path, classes: Classes, masks: Sequence[_File]) -> bool:
+    """Returns True for the masks of Cityscapes' test images, published without any class."""
+    if not all("_gtFine_" in file.place[-1] for file in masks):
+        return False
+    for file in (masks[0], masks[-1]):
+        try:
+            mask = StoredMask(str(root / file.path), classes).read()
+        except (BadImage, OSError):  # to be told when it is read as an example
+            return False
+        if not mask_file.is_empty(mask):
+            return False
+    return True
+
+
+def _numbers(file: _File) -> Any:
+    return tuple(map(int, re.findall(r"\d+", file.place[-1]))) or file.path
 
 
 def _without_shared(names: Sequence[str], prefix: bool) -> Callable[[_File], str]:
     """Returns a function that cuts off the end, and the beginning, that all names share.
 
-    What is shared begins, or ends, at a character that is neither a letter nor a digit.
+    What is shared begins, or ends, at a character that is neither a letter nor a digit. One name
+    shares nothing.
     """
+    names = names if len({*names}) > 1 else ["", *names]
     end = _begin([name[::-1] for name in names])[::-1]
     end = end[match.start() :] if (match := re.search(r"[\W_]", end)) else ""
     begin = _begin(names) if prefix else ""

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vit_jax.data.example import FIELDS
+from vit_jax.data.example import CLASSES, FIELDS
+from vit_jax.data.formats.mask_file import Renumbered
 from vit_jax.data.splits import order
 from vit_jax.data.splits.split import (
     Fields,
@@ -210,7 +211,7 @@ class Mixed(Split):
 
 
 def _concatenated(splits: Sequence[Split], maps: Sequence[np.ndarray]) -> Table:
-    """Returns the examples of several splits one after another, with labels mapped by `maps`."""
+    """Returns the examples of several splits one after another, with classes mapped by `maps`."""
     firsts = np.cumsum([0, *map(len, splits)])
 
     def name(row: int) -> str:
@@ -238,9 +239,13 @@ def _concatenated(splits: Sequence[Split], maps: Sequence[np.ndarray]) -> Table:
         def read(row: int) -> NumpyFields:
             part = int(np.searchsorted(firsts, row, side="right")) - 1
             fields = readers[part](row - int(firsts[part]))
-            own, padding = fields["labels"], most - len(fields["labels"])
-            mapped = np.where(own < 0, np.int32(-1), maps[part][np.maximum(own, 0)])
-            fields["labels"] = np.pad(mapped, [0, padding], constant_values=-1)
+            padding = most - len(fields["labels"])
+            for key in {*CLASSES} & common - {"mask"}:
+                own = fields[key]
+                fields[key] = np.where(own < 0, np.int32(-1), maps[part][np.maximum(own, 0)])
+            fields["labels"] = np.pad(fields["labels"], [0, padding], constant_values=-1)
+            if "mask" in common:
+                fields["mask"] = Renumbered(fields["mask"], tuple(maps[part].tolist()))
             return {key: value for key, value in fields.items() if key in common}
 
         return read
@@ -293,9 +298,10 @@ def _reader(
                     "and other parts of the mixture are files; mix arrays with arrays."
                 )
             fields["image"] = tf.io.encode_png(fields["image"])
-        own = fields["labels"]
-        number = tf.gather(tf.constant(maps[part]), tf.maximum(own, 0))
-        fields["labels"] = tf.where(own < 0, -1, number)
+        for key in {*CLASSES} & {*common}:
+            own = fields[key]
+            number = tf.gather(tf.constant(maps[part]), tf.maximum(own, 0))
+            fields[key] = tf.where(own < 0, -1, number)
         for key, length in most.items():
             more = [[0, length - fields[key].shape[0]], [0, 0]][: fields[key].shape.rank]
             fields[key] = tf.pad(fields[key], more, constant_values=FIELDS[key].missing)

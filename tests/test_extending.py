@@ -21,7 +21,7 @@ import pytest
 from test_train import QUICKSTART, ROOT, TINY, logged, stop_at
 
 import vit_jax
-from vit_jax.build import defaults, program
+from vit_jax.build import defaults, less_memory, program
 from vit_jax.cli import main
 from vit_jax.config import load as config_lib
 from vit_jax.config import plugins
@@ -197,7 +197,6 @@ def test_model_of_the_page_on_another_mesh(model_run, mine, tmp_path):
 
 
 def test_axes_of_the_model_split_its_parameters(mine):
-    from vit_jax.build import program
     from vit_jax.build import run as build
 
     spec = str(mine / "my_recipe.py")
@@ -291,9 +290,9 @@ def test_members_that_a_model_overrides_are_used(mine, monkeypatch):
     assert "in a ConvMixer" in drawn.caption
     assert cfg.lacking_figures() == ["Only the filters of a user's own model are shown."]
     model = config_lib.load(str(mine / "my_recipe.py"), []).model
-    assert program.stronger_remat(model) == []
+    assert less_memory.stronger_remat(model) == []
     monkeypatch.setattr(type(cfg), "FORMS", ("remat",))
-    assert program.stronger_remat(model) == ["dots", "full"]
+    assert less_memory.stronger_remat(model) == ["dots", "full"]
 
 
 @pytest.mark.slow
@@ -534,8 +533,6 @@ def test_loss_that_is_a_mean_over_the_batch_is_refused(mine):
 
 def test_parameter_without_axes_is_refused(mine, monkeypatch):
     import my_model
-
-    from vit_jax.build import program
 
     monkeypatch.setattr(my_model.ConvMixer, "AXES", {})
     config = config_lib.load(str(mine / "my_recipe.py"))

@@ -13,7 +13,7 @@ import pictures
 import pytest
 from test_train import run
 
-from vit_jax.build import program
+from vit_jax.build import less_memory
 from vit_jax.checkpoints.checkpoints import Checkpoints
 from vit_jax.errors import BadInput
 from vit_jax.runtime import coordination, process_exit, workdir_lock
@@ -202,7 +202,7 @@ def test_no_memory_in_the_first_step_leaves_what_was_there(stopped, monkeypatch,
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 1 bytes")
 
     monkeypatch.setattr(Report, "row", full)
-    monkeypatch.setattr(program, "out_of_memory", lambda _: BadInput("does not fit"))
+    monkeypatch.setattr(less_memory, "out_of_memory", lambda _: BadInput("does not fit"))
     assert train(stopped) == 2
     assert "does not fit" in capsys.readouterr().err
     assert seen[0] != before

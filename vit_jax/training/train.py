@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import jax
 
 from vit_jax import console, tree
-from vit_jax.build import program
 from vit_jax.build import run as build
 from vit_jax.checkpoints import restart_limit, step_folders
 from vit_jax.checkpoints.checkpoints import Checkpoints
@@ -181,11 +180,12 @@ def run_in(
                 state = loop(run, state, step, checkpoints, report, workdir)
             return finish(run, state, checkpoints, report, workdir)
         except jax.errors.JaxRuntimeError as e:
+            from vit_jax.build import less_memory
             from vit_jax.hardware import device_memory
 
             if not device_memory.is_out_of_memory(e):
                 raise
-            raise program.out_of_memory(run.program) from e
+            raise less_memory.out_of_memory(run.program) from e
 
 
 # ---------------------------------------------------------------- start

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from vit_jax.build import defaults, program
+from vit_jax.build import defaults, less_memory
 from vit_jax.build import run as build_lib
 from vit_jax.config import load as config_lib
 from vit_jax.config import sections
@@ -213,7 +213,7 @@ def alternatives(config: sections.Config, accelerator: Accelerator) -> list[list
     sizes = [n for n in (2, 4, 8, 16, 32, 64, 128, 256) if n > config.mesh.fsdp]
     shared = [n for n in sizes if accelerator.devices % (n * max(1, config.mesh.tensor)) == 0]
     return [
-        [{"model.remat": policy} for policy in program.stronger_remat(config.model)],
+        [{"model.remat": policy} for policy in less_memory.stronger_remat(config.model)],
         [{"accumulation": a} for a in more if config.batch_size % a == 0],
         [{"mesh.fsdp": n, "mesh.data": -1} for n in shared],
     ]

@@ -197,7 +197,7 @@ def expected_steps(centring):
         pytest.param("mean", 2, (1, 8, 1, 1), marks=pytest.mark.integration),
         pytest.param("sinkhorn", 1, (1, 2, 2, 2), marks=pytest.mark.integration),
         pytest.param("sinkhorn", 4, (1, 1, 1, 1), marks=pytest.mark.integration),
-        ("sinkhorn", 2, (1, 4, 2, 1)),
+        pytest.param("sinkhorn", 2, (1, 4, 2, 1), marks=pytest.mark.integration),
     ],
 )
 def test_the_global_batch_counts_on_any_mesh_and_by_micro_batches(centring, accumulation, shape):

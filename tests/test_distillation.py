@@ -175,7 +175,9 @@ def steps(accumulation=1, shape=(1, 1, 1, 1)):
     return np.array(found), jax.device_get(current)
 
 
-@pytest.mark.parametrize("accumulation, shape", [(4, (1, 1, 1, 1)), (2, (1, 2, 2, 2))])
+@pytest.mark.parametrize("accumulation, shape", [
+    pytest.param(4, (1, 1, 1, 1), marks=pytest.mark.integration), (2, (1, 2, 2, 2)),
+])  # fmt: skip
 def test_micro_batches_and_meshes_leave_the_step_and_no_step_moves_the_teacher(accumulation, shape):
     expected, current = steps()
     found, again = steps(accumulation, shape)

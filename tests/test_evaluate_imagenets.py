@@ -58,6 +58,7 @@ def logits(weights, paths):
     return np.asarray(apply(params, preprocess([str(path) for path in paths])))
 
 
+@pytest.mark.integration
 def test_imagenet_a_is_chosen_among_the_classes_of_its_images(weights, tmp_path, capsys):
     of = images(tmp_path / "imagenet-a", [7, 400, 999], each=8)
     scores, labels = logits(weights, of), np.array(list(of.values()))
@@ -87,6 +88,7 @@ def test_real_takes_its_labels_by_file_name(weights, tmp_path, capsys):
     assert 0 < np.mean(right) < 1
 
 
+@pytest.mark.integration
 def test_corruptions_give_the_mean_error(weights, tmp_path, capsys, monkeypatch):
     whole = paper.table("robustness")
     part = {"alexnet_error": {"fog": 0.5, "snow": 0.8}, "severities": [1, 2]}

@@ -262,6 +262,7 @@ def test_a_card_without_a_licence_says_so(digits_run, tmp_path, capsys):
     assert (code, "give another" in said) == (2, True)
 
 
+@pytest.mark.integration
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the hub's package passes data= to httpx
 def test_push_uploads_and_the_name_loads(hub, digits_run, capsys, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", fake_hub.TOKEN)
@@ -315,6 +316,7 @@ def test_push_takes_a_run(repository, hub, capsys, tmp_path):
 # ---------------------------------------------------------------- the page
 
 
+@pytest.mark.integration
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_commands_of_the_page(published, repository, digits_run, root, tmp_path, monkeypatch):
     from vit_jax.cli import main

@@ -392,6 +392,7 @@ def test_command_without_runs_says_that_all_is_missing(capsys, tmp_path):
     assert {row[-1] for row in rows[1:]} == {"missing"}
 
 
+@pytest.mark.integration
 def test_commands_of_the_page_and_its_models_are_as_they_are(capsys, root, recipe, monkeypatch):
     monkeypatch.chdir(root)
     page = (root / "docs" / "miniature.md").read_text()

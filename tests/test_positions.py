@@ -55,6 +55,7 @@ def run(*words):
     return main.main(["figures", *map(str, words)])
 
 
+@pytest.mark.integration
 def test_command_of_the_page_draws_a_panel_for_each_run(others, tmp_path, monkeypatch):
     (command,) = [c for c in readme_commands("figures") if "--images" not in c]
     monkeypatch.chdir(tmp_path)

@@ -328,6 +328,7 @@ def compiling(tmp_path):
             child.wait()
 
 
+@pytest.mark.integration
 def test_compiling_in_c_does_not_keep_a_run_from_stopping(tmp_path, compiling):
     workdir = tmp_path / "run"
     child = compiling()

@@ -138,6 +138,7 @@ def test_another_program_does_not_wait_for_ever():
     assert errors.endswith("vit_jax: the thread 'batches' does not end: ended without it.\n")
 
 
+@pytest.mark.integration
 def test_a_batch_that_never_comes_does_not_keep_another_program():
     program = """
 from vit_jax.runtime import coordinated_stop as stopping

@@ -90,7 +90,8 @@ def steps(head, shape, accumulation=1):
 @pytest.mark.parametrize(
     "head, shape, accumulation",
     [
-        ("linear", (1, 8, 1, 1), 1), ("mask_transformer", (1, 2, 2, 2), 1),
+        ("linear", (1, 8, 1, 1), 1),
+        pytest.param("mask_transformer", (1, 2, 2, 2), 1, marks=pytest.mark.integration),
         pytest.param("linear", (1, 2, 2, 2), 1, marks=pytest.mark.slow),
         pytest.param("upsampling", (1, 2, 2, 2), 1, marks=pytest.mark.slow),
         pytest.param("mask_transformer", (1, 8, 1, 1), 1, marks=pytest.mark.slow),

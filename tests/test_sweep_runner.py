@@ -120,6 +120,7 @@ def test_no_stage_follows_one_that_failed(run):
     assert not (run.dir / "final").exists()
 
 
+@pytest.mark.integration
 def test_a_rate_that_fails_each_time_is_left_out_as_the_page_says(tmp_path, capsys, monkeypatch):
     script = """case $1 in *select*lr=0.03*) exit 1;; esac
     cd $1; echo '{"step": 1, "val": {"top1": 0.5}}' > tmp; mv tmp results.json"""
@@ -419,6 +420,7 @@ def test_the_command_says_what_failed_and_exits_with_1(tmp_path, capsys, monkeyp
     assert "select/001-lr=0.01: ended with code 2: too bad" in shown
 
 
+@pytest.mark.integration
 def test_commands_of_the_page(tmp_path, capsys, monkeypatch, root):
     done = """cd $1; echo '{"step": 1, "val": {"top1": 0.5}}' > tmp; mv tmp results.json"""
     monkeypatch.setattr(sweep_runner.run, "__kwdefaults__", {

@@ -146,6 +146,7 @@ def test_a_saved_configuration_is_a_strangers_also_after_config(stranger, tmp_pa
     assert (code, "I was imported" in said) == (2, True)
 
 
+@pytest.mark.integration
 def test_processes_that_are_started_trust_what_the_user_gave(stranger):
     """As the runs of a sweep do, whose configurations are YAML files."""
     use = (

@@ -16,7 +16,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -103,8 +103,8 @@ def _is_plain(value: Any) -> bool:
 def defaults() -> ConfigDict:
     """Returns all keys with their defaults for a recipe to change, locked."""
     config = ConfigDict(frozen.defaults(sections.Config()))
-    for key in filter(_is_size, sections.KEYS):  # a recipe may set a number or a text
-        _set(config, {key: FieldReference(sections.KEYS[key].default, object)})
+    sizes = filter(_is_size, sections.KEYS)  # a recipe may set a number or a text
+    _set(config, {key: FieldReference(sections.KEYS[key].default, object) for key in sizes})
     return config.lock()
 
 
@@ -117,9 +117,13 @@ def _set(config: ConfigDict, values: Mapping[str, Any]) -> None:
     """Sets dotted keys. The type of a value stays, but a size may be a number or a text."""
     sizes = {k: v for k, v in values.items() if _is_size(k)}
     config.update_from_flattened_dict({k: v for k, v in values.items() if k not in sizes})
-    if sizes:
-        with config.ignore_type():  # slow: it visits every key
-            config.update_from_flattened_dict(sizes)
+    for key, value in sizes.items():
+        *parents, name = key.split(".")
+        section: Any = config
+        for one in parents:
+            section = section[one]
+        with section.ignore_type():  # of this section alone, because it visits every key
+            section[name] = value
 
 
 def _recipe(path: Path, args: str) -> ConfigDict:
@@ -133,8 +137,9 @@ def _check_keys(path: Path, config: ConfigDict) -> None:
     """Raises BadInput unless the result of a recipe has the keys and types of base.py."""
     if not isinstance(config, ConfigDict):
         raise BadInput(f"{path}: get_config returned {type(config).__name__}, not a ConfigDict.")
-    evals = list(config.to_dict()["evals"]) if "evals" in config else []
-    want, have = dict(flatten(_with_evals(defaults(), evals))), dict(flatten(config))
+    names = config.to_dict()["evals"] if "evals" in config else ()
+    base = frozen.defaults(sections.Config()) | {"evals": _evals(names)}
+    want, have = dict(flatten(base)), dict(flatten(config))
     for key in have:
         if key not in want:
             raise unknown(f"config key in {path}", key, want)
@@ -145,9 +150,8 @@ def _check_keys(path: Path, config: ConfigDict) -> None:
 
 
 def _check_type(path: Path, key: str, value: Any, like: Any) -> None:
-    if _is_size(key) and type(value) in (int, str):
-        return
-    if type(value) is not type(like) or not _is_plain(value):
+    same = type(value) is type(like) and _is_plain(value)
+    if not same and not (_is_size(key) and type(value) in (int, str)):
         actual, expected = type(value).__name__, type(like).__name__
         raise BadInput(
             f"{path}: {key}={value!r} is of type {actual}, expected {expected}: {_expected(key)}."
@@ -159,13 +163,11 @@ def _expected(key: str) -> str:
     return schema.expected(declared) if declared else ""
 
 
-def _with_evals(config: ConfigDict, names: Sequence[str]) -> ConfigDict:
-    """Gives a base configuration the named evaluations; a new one uses the split of its name."""
-    own = config.to_dict()["evals"]
+def _evals(names: Iterable[str]) -> dict[str, Any]:
+    """Returns the named evaluations with their defaults; a new one uses the split of its name."""
+    own = frozen.defaults(sections.Config())["evals"]
     blank = next(iter(own.values())) | {"every": "0"}
-    with config.unlocked():
-        config.evals = ConfigDict({n: dict(own.get(n, blank | {"split": n})) for n in names})
-    return config
+    return {name: own.get(name, blank | {"split": name}) for name in names}
 
 
 def load(spec: str, overrides: Sequence[str] = ()) -> sections.Config:
@@ -371,7 +373,8 @@ def _from_yaml(path: Path) -> tuple[ConfigDict, set[str]]:
     evals = values.get("evals")
     config = defaults()
     if isinstance(evals, dict):  # the file names its own evaluations
-        config = _with_evals(config, list(evals))
+        with config.unlocked():
+            config.evals = ConfigDict(_evals(evals))
     known, file_values = dict(flatten(config)), dict(flatten(values))
     sections = dict(_sections(config))
     wrong = {key: value for key, value in _sections(values) if key not in sections}

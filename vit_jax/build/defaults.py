@@ -72,10 +72,12 @@ def settle(config: sections.Config) -> sections.Config:
             f"{config.init} does not give its image size; give --config.data.image_size."
         )
     config = _with_variant_and_size(config, brought)
-    return _with_teacher(config) if config.distillation.teacher else config
+    return _with_teacher(config)
 
 
 def _with_teacher(config: sections.Config, saved: sections.Config | None = None) -> sections.Config:
+    if not config.distillation.teacher:
+        return config
     from vit_jax.build import read_models
 
     return read_models.settle_teacher(config, saved)
@@ -191,7 +193,7 @@ def take_from_run(config: sections.Config, saved: sections.Config) -> sections.C
         keys |= {"fewshot.ops": config.fewshot.ops}  # earlier runs had no other chain
     config, _ = _filled(config, settled, keys)
     config = _with_variant_and_size(config, settled)
-    return _with_teacher(config, saved) if config.distillation.teacher else config
+    return _with_teacher(config, saved)
 
 
 def _filled(

@@ -26,7 +26,7 @@ from vit_jax.models import variants
 from vit_jax.optim import optimizers, schedules
 from vit_jax.runtime import compile_ahead
 from vit_jax.step import state, train_step
-from vit_jax.step.objective import PARAMETERS, Network, Objective
+from vit_jax.step.objective import PARAMETERS, Network, Objective, ReadModel
 
 if TYPE_CHECKING:
     from vit_jax.evaluators import custom, features
@@ -383,8 +383,16 @@ def _step_flops(objective: Objective, cfg: variants.Config, images: images_lib.I
     return flops * variants.forward_flops(cfg, *images.shape) // forward
 
 
-def network(model: variants.Model, images: images_lib.Images, reads: Any = None) -> Network:
-    """Returns a model as objectives call it, with the models that they read beside it."""
+def network(
+    model: variants.Model, images: images_lib.Images | ReadModel, reads: Any = None
+) -> Network:
+    """Returns a model as objectives call it, with the models that they read beside it.
+
+    Args:
+      model: the model.
+      images: gives the mean and the standard deviation of its images.
+      reads: see `Objective.reads`.
+    """
 
     def apply(params: Any, images: jax.Array, **options: Any) -> Any:
         return jax.tree.map(jnp.asarray, model.apply({"params": params}, images, **options))

@@ -17,11 +17,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from vit_jax import sharding
-from vit_jax.build import execution
+from vit_jax.build import execution, placement
 from vit_jax.config import images as images_lib
 from vit_jax.config import load as config_lib
 from vit_jax.config import sections, timeline
@@ -42,7 +41,7 @@ def settle_teacher(
     """Names the teacher and its settings, so that a later start needs neither its file nor its run.
 
     Args:
-      config: a configuration; one without a teacher is returned as it is.
+      config: a configuration with a teacher.
       saved: that of the run that goes on. Its teacher stays if `config` names the same one, even if
         that has trained on, or is gone.
 
@@ -50,8 +49,6 @@ def settle_teacher(
       BadInput: as in `describe`.
     """
     given = config.distillation
-    if not given.teacher:
-        return config
     same = saved is not None and _is_same(given.teacher, saved.distillation.teacher)
     if saved is not None and same:
         given = saved.distillation
@@ -186,16 +183,12 @@ def in_form(
 
 def networks(reads: Reads, rules: sharding.Rules | None) -> dict[str, Network]:
     """Returns the models as objectives call them; `rules` place activations."""
+    from vit_jax.build import program
 
-    def network(model: ReadModel) -> Network:
-        made = variants.make(model.cfg, rules)
-
-        def apply(params: Any, images: jax.Array, **options: Any) -> jax.Array:
-            return jnp.asarray(made.apply({"params": params}, images, **options))
-
-        return Network(apply, model.mean, model.std)
-
-    return {name: network(model) for name, model in reads.items()}
+    return {
+        name: program.network(variants.make(model.cfg, rules), model)
+        for name, model in reads.items()
+    }
 
 
 def placed(abstract: TrainState, reads: Reads, rules: sharding.Rules) -> TrainState:
@@ -203,10 +196,7 @@ def placed(abstract: TrainState, reads: Reads, rules: sharding.Rules) -> TrainSt
 
     def shapes(model: ReadModel) -> Any:
         axes = sharding.param_axes(model.shapes, variants.axes(model.cfg))
-        places = sharding.place({"params": model.shapes}, axes, rules)["params"]
-        return jax.tree.map(
-            lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), model.shapes, places
-        )
+        return placement.params_of(model.shapes, axes, rules)
 
     kept = {name: shapes(model) for name, model in reads.items()}
     return dataclasses.replace(abstract, kept={**abstract.kept, **kept})

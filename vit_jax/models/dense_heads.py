@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax.models.attention import Attention
-from vit_jax.models.layers import MLP_AXES, Mlp, dropout, layer_norm
+from vit_jax.models.layers import MLP_AXES, Mlp, dropout, layer_norm, unit
 from vit_jax.sharding import Axes
 
 Kind = Literal["linear", "mask_transformer", "upsampling"]
@@ -152,7 +152,7 @@ class MaskTransformer(nn.Module):
         x_BLE = layer_norm("decoder_norm", _SEGMENTERS_EPSILON, "float32")(x_BLE)
         own_init = nn.initializers.normal(width**-0.5)
         products = [
-            _unit(x @ self.param(name, own_init, (width, width)))
+            unit(x @ self.param(name, own_init, (width, width)), -1)
             for name, x in (
                 ("of_patches", x_BLE[:, : rows * columns]),
                 ("of_classes", x_BLE[:, rows * columns :]),
@@ -181,7 +181,3 @@ class _Block(nn.Module):
             nn.initializers.zeros, name="mlp",
         )  # fmt: skip
         return x_BLE + mlp(y_BLE, keys[1])
-
-
-def _unit(x: jax.Array) -> jax.Array:
-    return x * jax.lax.rsqrt(jnp.sum(x * x, axis=-1, keepdims=True) + 1e-12)

@@ -74,6 +74,11 @@ def norm(name: str, kind: Norm, epsilon: float, dtype: Any) -> nn.LayerNorm | nn
     return layer_norm(name, epsilon, dtype)
 
 
+def unit(x: jax.Array, axis: int) -> jax.Array:
+    """Returns vectors along an axis, divided by their lengths."""
+    return x * jax.lax.rsqrt(jnp.sum(x * x, axis=axis, keepdims=True) + 1e-12)
+
+
 def activation(kind: Gelu) -> Callable[[jax.Array], jax.Array]:
     """Returns a form of GELU; `quick` is x sigmoid(1.702 x), as in CLIP."""
     if kind == "quick":

@@ -61,20 +61,18 @@ class MaskedAutoencoderConfig(ViTConfig):
     def forward_flops(self, height: int, width: int) -> int:
         """Returns the FLOPs of one RGB image: all embedded, K encoded, all decoded.
 
-        A row of K patches in place of the image gives the encoder's blocks.
+        The decoder predicts pixels with as many FLOPs as a stem of its width takes.
         """
         patches, encoder, decoder = self._patches(height, width), self.for_images(0), self.decoder()
-        seen, wide, narrow = visible(self.masked, patches), self.width, self.decoder_width
+        seen = visible(self.masked, patches)
 
-        def blocks(cfg: ViTConfig, count: int) -> int:
+        def of_tokens(cfg: ViTConfig, seen: int) -> int:
             whole = dataclasses.replace(cfg, unrolled=False, pool="gap", class_token=False)
             whole = dataclasses.replace(whole, registers=cfg.prefix, representation=0)
-            stem = 2 * count * cfg.patch**2 * 3 * cfg.width
-            return whole.forward_flops(cfg.patch, cfg.patch * count) - stem
+            return whole.seen_flops(height, width, seen)
 
-        linear = patches * self.patch**2 * 3 * (wide + narrow)  # the stem, and the prediction
-        linear += (seen + encoder.prefix) * wide * narrow
-        return 2 * linear + blocks(encoder, seen) + blocks(decoder, patches)
+        projection = 2 * (seen + encoder.prefix) * self.width * self.decoder_width
+        return of_tokens(encoder, seen) + projection + of_tokens(decoder, patches)
 
     def channel_flops(self, height: int, width: int) -> int:
         patches = self._patches(height, width)
@@ -178,7 +176,7 @@ class Decoder(nn.Module):
 
 def visible(masked: float, patches: int) -> int:
     """Returns K: (1 - masked) * L rounded down, as in the published code, but 1 to L - 1."""
-    return min(max(math.floor((1.0 - masked) * patches + 1e-6), 1), patches - 1)
+    return min(vit_config.kept(masked, patches), patches - 1)
 
 
 def ranks(keys_B: jax.Array, patches: int) -> jax.Array:

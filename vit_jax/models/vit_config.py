@@ -185,21 +185,21 @@ class ViTConfig(TokenConfig):
 
     def kept(self, patches: int) -> int:
         """Returns how many of the patches of an image the blocks see in training."""
-        return max(1, math.floor((1.0 - self.patch_dropout) * patches + 1e-6))
+        return kept(self.patch_dropout, patches)
 
     def forward_flops(self, height: int, width: int) -> int:
         """Returns the FLOPs of one RGB image; see `variants.forward_flops`."""
-        return self._flops(height, width, math.prod(self.patch_grid(height, width)))
+        return self.seen_flops(height, width, math.prod(self.patch_grid(height, width)))
 
     def training_flops(self, height: int, width: int) -> int:
         if not self.patch_dropout:
             return self.forward_flops(height, width)
-        return self._flops(height, width, self.kept(math.prod(self.patch_grid(height, width))))
+        return self.seen_flops(height, width, self.kept(math.prod(self.patch_grid(height, width))))
 
     def stream_size(self, height: int, width: int) -> int:
         return self.depth * self.kept(math.prod(self.patch_grid(height, width))) * self.width
 
-    def _flops(self, height: int, width: int, seen: int) -> int:
+    def seen_flops(self, height: int, width: int, seen: int) -> int:
         """Returns the FLOPs of an image of which the blocks see some patches."""
         patches = (height // self.stride) * (width // self.stride)
         tokens = seen + self.prefix
@@ -304,6 +304,11 @@ class ViTConfig(TokenConfig):
         if "posemb" not in flat:  # made for any size; that of most evaluations
             return (max(224, 2 * self.stride) // self.stride) ** 2
         return flat["posemb"].shape[1] - self.class_rows
+
+
+def kept(share_left_out: float, patches: int) -> int:
+    """Returns how many patches are left, rounded down, but at least 1."""
+    return max(1, math.floor((1.0 - share_left_out) * patches + 1e-6))
 
 
 # ---------------------------------------------------------------- from settings

@@ -12,9 +12,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from vit_jax.models.layers import unit
 from vit_jax.sharding import Axes
 from vit_jax.step.objective import PARAMETERS
-from vit_jax.step.spread import unit
 
 _LAYERS = ("first", "second", "bottleneck")
 _ITERATIONS, _LEFT_OUT = 3, -1e9  # of Sinkhorn-Knopp; the logit of a row that does not count

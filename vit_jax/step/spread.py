@@ -14,15 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from vit_jax.models.layers import unit
 from vit_jax.step import multicrop
 
 UNINFORMED, NARROW = 0.05, 0.05  # `information` and `std` of a collapsed model are below
 _LEFT_OUT, _SMALL = -1e9, 1e-8  # score of an image that does not count; added to distances
-
-
-def unit(x: jax.Array, axis: int) -> jax.Array:
-    """Returns vectors along an axis, divided by their lengths."""
-    return x * jax.lax.rsqrt(jnp.sum(x * x, axis=axis, keepdims=True) + 1e-12)
 
 
 def _entropy(p: Any, xp: Any) -> Any:

@@ -68,6 +68,8 @@ def get_config(arg=None):
     config.schedule.warmup = "40 epochs"
     config.checkpoint.every = "5000 steps"
     config.report.every = "100 steps"
+    config.fewshot.method = "knn+probe"
+    config.fewshot.shots = (0,)
     config.recipe.name = "mae"
     config.recipe.protocol = "mae"
     if args.small:

@@ -126,7 +126,7 @@ def test_evaluate_learns_from_the_picked_images_alone():
     picks = {(1, 0): [0, 2], (1, 1): [3, 5], (ALL, 0): np.arange(6)}
     picks = {key: np.array(value) for key, value in picks.items()}
     task = task_of([0, 0, 1, 1, 2, 2], [0, 1, 1, 1], picks)
-    found = fewshot.evaluate(features.get, task, first)
+    found = fewshot.evaluate(features["train"], features["test"], task, first)
     assert seen[0] == ([0, 2], [0, 1], [0, 1, 2, 3], 3)
     assert seen[1] == ([3, 5], [1, 2], [0, 1, 2, 3], 3)
     assert found == {

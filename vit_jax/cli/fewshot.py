@@ -10,7 +10,6 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from vit_jax.cli import arguments
-from vit_jax.config import plugins
 from vit_jax.errors import BadInput, together, unknown
 
 if TYPE_CHECKING:
@@ -108,13 +107,9 @@ def evaluate(args: argparse.Namespace, shots: tuple[int, ...]) -> dict[str, Any]
                     step, split, lambda done: progress(done, len(split)), few_shot=True
                 )
 
-        results[task.source] = fewshot.evaluate(of, task, _classifier(args.method))
+        features, classify = (of(task.train), of(task.test)), fewshot.classifier(args.method)
+        results[task.source] = fewshot.evaluate(*features, task, classify)
     return results
-
-
-def _classifier(method: str) -> Any:
-    places = {"ridge": "fewshot:ridge", "knn": "knn:knn", "probe": "probe:probe"}
-    return plugins.resolve(f"vit_jax.evaluators.{places[method]}")
 
 
 def _open_all(args: argparse.Namespace) -> list["sources.Source"]:

@@ -197,8 +197,9 @@ class Fewshot:
     shots: tuple[int, ...] = results(
         (1, 5, 10, 25), "images per class, chosen by seed and hash; 0: all", "shots")
     seeds: int = results(3, "number of choices of images", Range(1, 1000))
-    method: Literal["ridge", "knn"] = results(
-        "ridge", "classifier on the features: ridge regression, or the vote of 20 neighbours")
+    method: Literal["ridge", "knn", "probe", "knn+probe"] = results(
+        "ridge", "classifier on the features: ridge regression, the vote of 20 neighbours, a "
+        "linear probe, or the last two, whose metrics then have their names before them")
     l2: float = results(1024.0, "strength of the ridge regression", Range(0, _LARGEST, above=True))
     every: str = how_often("0", 'duration between evaluations; "0": only at the end', "duration")
     batch_size: int = where(

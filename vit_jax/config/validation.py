@@ -27,7 +27,8 @@ _TAKEN = (
 )  # names of other metrics and keys of results
 # All metrics of the built-in evaluations; other metrics come from a user's own evaluator.
 MEASURED = re.compile(
-    r"top1|top5|miou|pixel_accuracy|loss|examples|mce|mean_error|error_\w+|(\d+|all)shot"
+    r"top1|top5|miou|pixel_accuracy|loss|examples|mce|mean_error|error_\w+|"
+    r"((knn|probe)_)?(\d+|all)shot"
 )
 
 
@@ -99,9 +100,20 @@ def _check_best_metric(config: sections.Config, evaluated: Sequence[str]) -> Non
     if where in config.evals and config.evals[where].evaluator:
         metrics.append(best)  # the metrics of this evaluator are not known yet
     shots = [k or "all" for k in config.fewshot.shots]
-    metrics += [f"{task}/{k}shot" for task in few_shot_tasks(config) for k in shots]
+    metrics += [
+        f"{task}/{prefix}{k}shot"
+        for task in few_shot_tasks(config)
+        for prefix in few_shot_classifiers(config).values()
+        for k in shots
+    ]
     if best and best not in metrics:
         raise unknown("metric in checkpoint.keep_best", best, metrics)
+
+
+def few_shot_classifiers(config: sections.Config) -> dict[str, str]:
+    """Returns the classifiers of few-shot evaluations -> what their metrics begin with."""
+    methods = config.fewshot.method.split("+")
+    return {name: f"{name}_" if len(methods) > 1 else "" for name in methods}
 
 
 def few_shot_tasks(config: sections.Config) -> dict[str, str]:

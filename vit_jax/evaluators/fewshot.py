@@ -7,12 +7,12 @@ Axes: N images to learn from, M images to score, D width, Y classes. Start from 
 is the paper's classifier; `knn` and `probe` have the others.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from vit_jax.data.splits.split import Split
 from vit_jax.data.tasks.shots import ALL, Task
 
 # (float32 [N, D], int [N], float32 [M, D], Y) -> int [M], the class of each of the M images.
@@ -23,13 +23,24 @@ BIAS = 100.0  # value of the constant feature
 EPSILON = 1e-5  # added to standard deviations
 
 
+def classifier(method: str, l2: float = L2) -> Classify:
+    """Returns the classifier `ridge`, `knn` or `probe`; `l2` is that of `ridge`."""
+    from vit_jax.evaluators import knn, probe
+
+    classifiers: dict[str, Classify] = {
+        "ridge": functools.partial(ridge, l2=l2), "knn": knn.knn, "probe": probe.probe,
+    }  # fmt: skip
+    return classifiers[method]
+
+
 def evaluate(
-    features: Callable[[Split], np.ndarray], task: Task, classify: Classify
+    train_ND: np.ndarray, test_MD: np.ndarray, task: Task, classify: Classify
 ) -> dict[str, dict[str, Any]]:
     """Returns the top-1 accuracy on the test images for each number of shots.
 
     Args:
-      features: returns float32 [n, D] of a split, in its order.
+      train_ND: float32, the features of `task.train`, in its order.
+      test_MD: float32, those of `task.test`.
       task: from `shots.make_task`.
       classify: a classifier such as `ridge`.
 
@@ -37,7 +48,6 @@ def evaluate(
       Number of shots as text ("all" for the whole split) -> `top1`, in [0, 1], the mean over seeds;
       `seeds`, the value of each seed; and `examples`, the number of images scored.
     """
-    train_ND, test_MD = features(task.train), features(task.test)
     seeds: dict[str, list[float]] = {}
     for (shots, _), chosen in task.picks.items():
         labels_N = task.train_labels[chosen]

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 NEIGHBOURS, TEMPERATURE = 20, 0.07
-_AT_ONCE = 1024  # images scored at a time
+_AT_ONCE, _MOST_COSINES = 1024, 2**27  # images scored at a time; cosines held at a time
 
 
 def knn(
@@ -41,12 +41,13 @@ def knn(
     """
     keys_ND, queries_MD = (x / np.maximum(_norm(x), 1e-12) for x in (x_ND, x_MD))
     vote = functools.partial(_vote, classes=classes, neighbours=min(neighbours, len(x_ND)))
-    classes_of_parts, labels = [], jnp.asarray(labels_N)
-    for start in range(0, len(queries_MD), _AT_ONCE):
-        part_BD = queries_MD[start : start + _AT_ONCE]
-        padded_BD = np.pad(part_BD, ((0, _AT_ONCE - len(part_BD)), (0, 0)))  # compiles only once
+    classes_of_parts, keys, labels = [], jnp.asarray(keys_ND), jnp.asarray(labels_N)
+    at_once = max(1, min(_AT_ONCE, _MOST_COSINES // len(keys_ND)))
+    for start in range(0, len(queries_MD), at_once):
+        part_BD = queries_MD[start : start + at_once]
+        padded_BD = np.pad(part_BD, ((0, at_once - len(part_BD)), (0, 0)))  # compiles only once
         classes_of_parts.append(
-            np.asarray(vote(keys_ND, labels, padded_BD, temperature))[: len(part_BD)]
+            np.asarray(vote(keys, labels, padded_BD, temperature))[: len(part_BD)]
         )
     return np.concatenate(classes_of_parts)
 

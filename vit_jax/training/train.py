@@ -388,14 +388,13 @@ def measure(run: build.Run, params: Any, kept: Any, name: str) -> dict[str, floa
         return classification.evaluate(step, params, batches, evaluator, total)
     from vit_jax.evaluators import fewshot
 
-    classify: fewshot.Classify = functools.partial(fewshot.ridge, l2=run.config.fewshot.l2)
-    if run.config.fewshot.method == "knn":
-        from vit_jax.evaluators import knn
-
-        classify = knn.knn
-    results = fewshot.evaluate(functools.partial(run.features, params), run.tasks[name], classify)
-    top1 = {f"{shots}shot": result["top1"] for shots, result in results.items()}
-    return {**top1, "examples": len(run.tasks[name].test)}
+    task, top1 = run.tasks[name], dict[str, float]()
+    features = run.features(params, task.train), run.features(params, task.test)
+    for method, prefix in validation.few_shot_classifiers(run.config).items():
+        classify = fewshot.classifier(method, run.config.fewshot.l2)
+        results = fewshot.evaluate(*features, task, classify)
+        top1 |= {f"{prefix}{shots}shot": result["top1"] for shots, result in results.items()}
+    return {**top1, "examples": len(task.test)}
 
 
 # ---------------------------------------------------------------- finish

@@ -44,7 +44,8 @@ def optimize_as_bit(config: ConfigDict, bit: Any) -> None:
 
 def expect(config: ConfigDict, published: "expectations.Expected | None") -> None:
     """Sets `config.expected` to a published result, if the run measures it; keeps its source."""
-    if published is None or published.metric.partition("/")[0] not in config.evals:
+    measured = {*config.evals, *(f"fewshot_{name}" for name, _ in config.fewshot.sources)}
+    if published is None or published.metric.partition("/")[0] not in measured:
         return
     config.expected.metric = published.metric
     config.expected.value = published.value

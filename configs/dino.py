@@ -18,7 +18,9 @@
     centring  mean | sinkhorn | none
     ibot      weight of the loss of masked patches: 1 in ibot and dinov2, else 0
     koleo     weight of KoLeo: 0.1 in dinov2, else 0
-    dataset   of a paper: imagenet | imagenet21k | jft, and `release`, as in configs/pretrain.py
+    gram      weight of Gram anchoring in the last fifth of the run (2 in DINOv3): 0
+    dataset   of a paper: imagenet | imagenet21k | jft, and `release`, as in configs/pretrain.py;
+              with imagenet the published accuracy of k-NN is `expected` and measured
     standin   true: noise of the dataset's size, for plans and a first step on any machine
 
 The numbers are those of the papers' code. Deviations: weight decay is constant (there it grows from
@@ -39,6 +41,7 @@ docs/dino.md has more.
 from configs import base, pretrain
 from vit_jax.config.load import parse_args
 from vit_jax.errors import BadInput, unknown
+from vit_jax.paper.expectations import Expected
 
 # Per paper: settings of the recipe; `head` are further arguments of the objective.
 _PAPERS = {
@@ -69,11 +72,20 @@ _PAPERS = {
 }  # fmt: skip
 
 
+# Accuracy of k-NN on ImageNet in percent, and where it is published.
+_KNN = {
+    "dino": (69.3, "README of facebookresearch/dino, vanilla training"),
+    "ibot": (75.2, "README of bytedance/ibot"),
+    "dinov2": (81.6, "README of facebookresearch/dinov2, fast setup"),
+}
+_KNN_TOLERANCE = 0.01  # ours: no seeds are published
+
+
 def get_config(arg=None):
     """Returns the configuration; the module describes the arguments."""
     args = parse_args(
         arg, paper="small", model="", size=0, local=0, crops=-1, centring="", ibot=-1.0, koleo=-1.0,
-        dataset="imagenet", release="", standin=False,
+        gram=0.0, dataset="imagenet", release="", standin=False,
     )  # fmt: skip
     if args.paper not in _PAPERS:
         raise unknown("paper", args.paper, _PAPERS)
@@ -92,6 +104,9 @@ def get_config(arg=None):
         f"dino(local={paper['crops']}, local_size={paper['local']}, ibot={paper['ibot']}, "
         f"koleo={paper['koleo']}, centring={paper['centring']!r}, {paper['head']})"
     )
+    if args.gram:
+        late = f", gram={args.gram}, gram_from='80 percent')"
+        config.objective = config.objective.removesuffix(")") + late
     config.model.variant = paper["model"]
     config.model.drop_path = paper["drop_path"]
     if paper["model"] == "Ti/4":
@@ -116,12 +131,25 @@ def get_config(arg=None):
     config.schedule.warmup = paper["warmup"]
     config.ema.decay = paper["momentum"]
     config.ema.final = 1.0
-    config.fewshot.method = "knn"
+    config.fewshot.method = "knn+probe"
     config.fewshot.shots = (0,)
     config.fewshot.every = "5 epochs"
     config.evals.val.every = "5 epochs"
+    if args.paper != "small" and args.dataset == "imagenet" and not args.standin:
+        config.fewshot.method = "knn"
+        config.fewshot.every = "10 percent"
+        config.fewshot.sources = (("imagenet", "tfds:imagenet2012"),)
+        if paper == _PAPERS[args.paper] and not args.gram:
+            _expect(config, args.paper)
     config.recipe.name = "dino"
     return config
+
+
+def _expect(config, paper):
+    """Sets the accuracy that the authors publish for a recipe of theirs."""
+    percent, place = _KNN[paper]
+    accuracy, source = round(percent / 100, 4), f"{place}: {percent} %"
+    base.expect(config, Expected("fewshot_imagenet/allshot", accuracy, _KNN_TOLERANCE, source))
 
 
 def _views(paper):

@@ -27,6 +27,7 @@ resized linearly (there by cubic interpolation). The last 1 % of the training im
 from configs import base, pretrain
 from vit_jax.config.load import parse_args
 from vit_jax.errors import unknown
+from vit_jax.paper.expectations import Expected
 
 # Model -> epochs, rate for 256 images, decay of the rate from layer to layer, stochastic depth.
 _MODELS = {
@@ -34,6 +35,8 @@ _MODELS = {
     "L/16": (50, 1e-3, 0.75, 0.2),
     "H/14": (50, 1e-3, 0.75, 0.3),
 }
+_TOP_1 = {"B/16": 83.6, "L/16": 85.9, "H/14": 86.9}  # Table 3, after 1600 epochs of pre-training
+_TOLERANCE = 0.005  # ours, as for other fine-tuning: see vit_jax/paper/expectations.py
 
 
 def get_config(arg=None):
@@ -72,6 +75,11 @@ def get_config(arg=None):
     config.schedule.warmup = "5 epochs"
     config.checkpoint.every = "5000 steps"
     config.report.every = "50 steps"
+    if args.dataset == "imagenet" and not args.standin:
+        percent = _TOP_1[args.model]
+        source = f"arXiv:2111.06377, Table 3: {percent} % after 1600 epochs of pre-training"
+        accuracy = round(percent / 100, 4)
+        base.expect(config, Expected("test/top1", accuracy, _TOLERANCE, source))
     config.recipe.name = "mae_finetune"
     config.recipe.protocol = "mae"
     return config

@@ -26,7 +26,7 @@ from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput
 from vit_jax.models import posemb, variants
 from vit_jax.reports import summary
-from vit_jax.step import block_masks, prototype_head, spread, state, train_step
+from vit_jax.step import block_masks, gram, prototype_head, spread, state, train_step
 from vit_jax.step.dino import Dino, InRun
 from vit_jax.step.objective import Network
 from vit_jax.weights import loading
@@ -35,7 +35,7 @@ ROOT = Path(__file__).parent.parent
 RECIPE = str(ROOT / "configs" / "dino.py")
 KEY = jax.random.key(0)
 SMALL = {"local": 3, "local_size": 4, "prototypes": 6, "hidden": 8, "bottleneck": 4}
-BOTH = SMALL | {"ibot": 0.7, "koleo": 0.3, "masked": (0.25, 0.75)}
+BOTH = SMALL | {"ibot": 0.7, "koleo": 0.3, "gram": 0.4, "masked": (0.25, 0.75)}
 
 
 def apply(params, images, *, train, key, source_BL=None, size=None):
@@ -53,7 +53,7 @@ NETWORK = Network(apply, HALF, HALF)
 
 
 def made(**more):
-    return dataclasses.replace(Dino(**(BOTH | more)), run=InRun(2, 4, 1))
+    return dataclasses.replace(Dino(**(BOTH | more)), run=InRun(2, 4, 1, gram_from=2, gram_every=2))
 
 
 def parameters(objective, seed=0):
@@ -107,7 +107,11 @@ def in_numpy(objective, params, teacher, kept, given, masks):
         w = head["prototypes"]["kernel"]
         return x / np.linalg.norm(x, axis=-1, keepdims=True) @ (w / np.linalg.norm(w, axis=0))
 
-    losses = {"dino": 0.0, "ibot": 0.0, "koleo": 0.0}
+    def similar(x):
+        x = x / np.linalg.norm(x, axis=1, keepdims=True)
+        return x @ x.T
+
+    losses = {"dino": 0.0, "ibot": 0.0, "koleo": 0.0, "gram": 0.0}
     seen = [[], []]
     for b, real in enumerate(given["_mask"]):
         views = [given["global_1"][b], given["global_2"][b]]
@@ -129,6 +133,9 @@ def in_numpy(objective, params, teacher, kept, given, masks):
         if real:
             losses["dino"] += np.mean(pairs)
             losses["ibot"] += np.mean(patches) / 2
+            for view, student in zip(views, studied, strict=True):
+                apart = similar(student[1:]) - similar(tokens(kept["gram"], view)[1:])
+                losses["gram"] += np.square(apart).mean() / 2
             for own, x in zip(seen, studied, strict=True):
                 own.append(x[0] / np.linalg.norm(x[0]))
     for own in map(np.stack, seen):
@@ -142,6 +149,7 @@ def test_losses_are_those_of_the_papers_formulas(separate):
     objective = made(separate=separate)
     params, teacher = parameters(objective), parameters(objective, seed=5)
     kept = {"step": jnp.int32(3), "centre": 0.1 * jnp.arange(6.0), "patch_centre": jnp.ones(6) / 5}
+    kept["gram"] = gram.backbone(parameters(objective, seed=7))
     given, _ = objective.draw(batch(mask=np.arange(16) % 5 != 2), KEY)
     compute = jax.jit(functools.partial(objective.sums, NETWORK))
     sums = compute(params, kept | {"average": teacher}, given, None, KEY)
@@ -149,9 +157,13 @@ def test_losses_are_those_of_the_papers_formulas(separate):
     for name, value in expected.items():
         assert float(sums[name]) == pytest.approx(value, rel=2e-5), name
     total = expected["dino"] + 0.7 * expected["ibot"] + 0.3 * expected["koleo"]
+    total += 0.4 * expected["gram"]
     assert float(sums["loss"]) == pytest.approx(total, rel=2e-5)
     # The centres move by what the teacher saw.
-    moved = objective.after_update(kept, params, sums, jnp.int32(3))
+    moved = objective.after_update(kept | {"average": teacher}, params, sums, jnp.int32(3))
+    np.testing.assert_array_equal(moved["gram"]["weights"], teacher["weights"])
+    unbegun = compute(params, kept | {"average": teacher, "step": jnp.int32(1)}, given, None, KEY)
+    assert float(unbegun["gram"]) == 0.0
     logits = objective._seen(NETWORK, kept | {"average": teacher}, given)[0]
     real = given["_mask"]
     mean = np.asarray(logits[0])[real].mean(axis=(0, 1))
@@ -260,6 +272,13 @@ def test_teacher_follows_by_the_schedule_and_prototypes_wait():
     ]
     np.testing.assert_array_equal(kernels[0], kernels[1])  # frozen for one step
     assert float(jnp.abs(kernels[2] - kernels[1]).max()) > 1e-4
+    third, _ = step(second, batch(), KEY)
+    anchors = [s.kept["gram"]["weights"] for s in (begin, first, second, third)]
+    np.testing.assert_array_equal(anchors[1], begin.params["weights"])
+    np.testing.assert_array_equal(anchors[2], second.ema["weights"])  # from step 2 on,
+    np.testing.assert_array_equal(anchors[3], second.ema["weights"])  # every second step
+    assert float(jnp.abs(second.ema["weights"] - begin.params["weights"]).max()) > 1e-6
+    assert third.kept.keys() == begin.kept.keys()
     share = float(decay(jnp.int32(1)))
     mean = share * first.ema["weights"] + (1 - share) * second.params["weights"]
     np.testing.assert_allclose(second.ema["weights"], mean, rtol=1e-6)
@@ -408,6 +427,8 @@ def test_flops_of_a_step_by_hand():
     cfg = variants.config(variant="B/16", pool="gap", classes=0)
     assert Dino().step_flops(cfg, 224, 224) == plain
     assert Dino(ibot=1.0).step_flops(cfg, 224, 224) == plain + 4 * 98 * head
+    anchored = 2 * encoder(196) + 2 * 2 * 4 * 196**2 * 768  # two views, cosines of all pairs
+    assert Dino(gram=2.0).step_flops(cfg, 224, 224) == plain + anchored
     assert Dino(local=0).step_flops(cfg, 224, 224) == 8 * (encoder(196) + head)
 
 
@@ -444,7 +465,9 @@ def test_run_is_measured_and_branched_bit_for_bit(finished, tmp_path):
     }  # fmt: skip
     assert results["val"]["rankme"] > 1
     assert results["val_raw"] != results["val"]  # the student beside the teacher
-    assert 0 <= results["fewshot_digits"]["allshot"] <= 1
+    digits = results["fewshot_digits"]
+    assert min(digits["probe_allshot"], digits["knn_allshot"]) > 0.1
+    assert digits.keys() == {"knn_allshot", "probe_allshot", "examples"}
     rows = [json.loads(line) for line in (finished / "metrics.jsonl").read_text().splitlines()]
     assert {"train/entropy", "train/std", "train/ibot", "train/koleo", "train/collapsed"} <= set(
         rows[0]
@@ -506,11 +529,16 @@ def test_commands_of_the_page_run_one_after_the_other(tmp_path, monkeypatch, ima
         assert main([*words, *(short if words[0] == "train" else [])]) == 0, command
 
 
-@pytest.mark.parametrize("paper", ["small", "dino", "ibot", "dinov2"])
+@pytest.mark.parametrize("paper", ["small", "dino", "ibot", "dinov2", "dinov2,gram=2.0"])
 def test_recipe_of_every_paper_is_valid(paper):
     config = config_lib.load(f"{RECIPE}:paper={paper}")
     build_run.check(config)
     assert config.ema.final == 1.0
+    known = {"dino": 0.693, "ibot": 0.752, "dinov2": 0.816}  # the authors' READMEs
+    assert config.expected.value == known.get(paper, 0.0)  # other settings have no published result
+    if paper in known:
+        assert config.expected.metric == "fewshot_imagenet/allshot"
+        assert config.fewshot.sources == (("imagenet", "tfds:imagenet2012"),)
 
 
 @pytest.mark.parametrize("reader", ["tf", "python"])

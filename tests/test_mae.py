@@ -358,6 +358,8 @@ def test_fine_tuning_has_the_numbers_of_the_published_commands(
     assert (config.optimizer.layer_decay, config.model.drop_path) == (layer_decay, drop_path)
     assert (config.optimizer.weight_decay, config.schedule.warmup) == (0.05, "5 epochs")
     assert (config.mixup.alpha, config.mixup.cutmix, config.loss.label_smoothing) == (0.8, 1.0, 0.1)
+    published = {"B/16": 0.836, "L/16": 0.859, "H/14": 0.869}  # Table 3
+    assert (config.expected.metric, config.expected.value) == ("test/top1", published[model])
     # Every parameter but those of the head and of nothing else comes from the encoder.
     cfg = variants.of(config.model, 10)
     encoder = variants.config(variant=model, posemb="sincos2d", classes=0)

@@ -4,13 +4,15 @@
 """Self-distillation: a student predicts what its own moving average, the teacher, sees elsewhere.
 
 DINO (arXiv:2104.14294) compares the representations of several crops, iBOT (arXiv:2111.07832) also
-those of masked patches; with KoLeo and Sinkhorn-Knopp they are DINOv2 (arXiv:2304.07193). The
+those of masked patches; with KoLeo and Sinkhorn-Knopp they are DINOv2 (arXiv:2304.07193), with Gram
+anchoring DINOv3 (arXiv:2508.10104). The
 teacher is the state's average of the parameters. Everything that compares images sees the global
 batch, on any mesh, with any accumulation. Axes: B batch, T = 2 global views, N local views, V
 views, L patches, M masked patches, D width, K prototypes, A micro-batches. Start from `Dino.sums`.
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -22,7 +24,7 @@ import numpy as np
 from vit_jax.config import schema
 from vit_jax.errors import BadInput
 from vit_jax.sharding import Axes
-from vit_jax.step import block_masks, metrics, multicrop, prototype_head, spread
+from vit_jax.step import block_masks, gram, metrics, multicrop, prototype_head, spread
 from vit_jax.step.objective import PARAMETERS, Batch, Network, Objective, PyTree, Sums
 
 _MASKING = 2**31 + 2  # stands for a micro-batch's number in the key of masking
@@ -34,6 +36,8 @@ class InRun(NamedTuple):
     stride: int = 1
     warmup: int = 0
     frozen: int = 0
+    gram_from: int = 0
+    gram_every: int = 0
 
 
 _WIDTH, _HEAT, _WEIGHT = (1, 2**20), (1e-3, 10), (0, 1e6)
@@ -41,6 +45,7 @@ _LIMITS: dict[str, tuple[float, float]] = {
     "local": (0, 64), "local_size": (1, 2**16), "prototypes": (2, 2**24), "hidden": _WIDTH,
     "bottleneck": _WIDTH, "temperature": _HEAT, "teacher_temperature": _HEAT,
     "first_temperature": _HEAT, "centre_momentum": (0, 1), "ibot": _WEIGHT, "koleo": _WEIGHT,
+    "gram": _WEIGHT,
 }  # fmt: skip
 _Seen = tuple[list[jax.Array], jax.Array]  # [B, T, K] (and iBOT's [B, M, K]), and [B, T, D]
 
@@ -67,6 +72,10 @@ class Dino(Objective):
       ibot: weight of the loss of masked patches; 0: none is masked.
       masked: lowest and highest share of the patches that are masked in a view.
       koleo: weight of the entropy estimate that keeps representations apart.
+      gram: weight of Gram anchoring; 0: there is none.
+      gram_from: duration at the start without it. At its end, the earlier teacher becomes the
+        teacher; with 0 it is the model at the start, such as that of `init`.
+      gram_every: duration after which it becomes the teacher again; 0: never.
       keep_heads: whether heads and mask token come from the run that `init` names. Its centres do
         not: they begin at 0, and hold the means of some 1 / (1 - centre_momentum) steps soon.
       run: left out; the run sets it.
@@ -88,10 +97,14 @@ class Dino(Objective):
     ibot: float = 0.0
     masked: tuple[float, float] = (0.1, 0.5)
     koleo: float = 0.0
+    gram: float = 0.0
+    gram_from: str = "0"
+    gram_every: str = "10000 steps"
     keep_heads: bool = False
     run: InRun = InRun()  # noqa: RUF009 - it is immutable
 
-    METRICS = ("loss", "dino", "ibot", "koleo", "entropy", "information", "std", "collapsed")
+    METRICS = ("loss", "dino", "ibot", "koleo", "gram", "entropy", "information", "std")
+    METRICS += ("collapsed",)
     EVALUATED = ("loss", "entropy", "information", "std", "rankme")
     SHOWN = ("entropy", "std")
     AVERAGE = True
@@ -107,7 +120,7 @@ class Dino(Objective):
         shares = self.masked if isinstance(self.masked, tuple) else ()
         if len(shares) != 2 or not 0 < shares[0] <= shares[1] <= 1:
             raise ValueError(f"masked={self.masked}; give two shares, such as (0.1, 0.5).")
-        for text in (self.warmup, self.frozen):
+        for text in (self.warmup, self.frozen, self.gram_from, self.gram_every):
             schema.parse_duration("objective", text)
 
     def model(self, cfg: Any) -> Any:
@@ -119,7 +132,8 @@ class Dino(Objective):
         return cfg.for_tokens()
 
     def in_run(self, cfg: Any, in_steps: Callable[[str], int]) -> "Dino":
-        run = InRun(cfg.stride, in_steps(self.warmup), in_steps(self.frozen))
+        durations = (self.warmup, self.frozen, self.gram_from, self.gram_every)
+        run = InRun(cfg.stride, *map(in_steps, durations))
         return dataclasses.replace(self, run=run)
 
     def batch(self, height: int, width: int, channels: int) -> dict[str, jax.ShapeDtypeStruct]:
@@ -129,10 +143,12 @@ class Dino(Objective):
         whole, small = (cfg.forward_flops(*s) for s in [(height, width), (self.local_size,) * 2])
         d, h, b, patches = cfg.width, self.hidden, self.bottleneck, 0
         head = 2 * (d * h + h * h + h * b + b * self.prototypes)
+        length = math.prod(cfg.patch_grid(height, width))
         if self.ibot:
-            patches = block_masks.most(self.masked, math.prod(cfg.patch_grid(height, width)))
+            patches = block_masks.most(self.masked, length)
         student = 2 * whole + self.local * small + (2 + self.local + patches) * head
-        return 3 * student + 2 * whole + (2 + patches) * head
+        anchoring = 2 * (whole + 2 * gram.multiply_adds(length, d)) if self.gram else 0
+        return 3 * student + 2 * whole + (2 + patches) * head + anchoring
 
     def parameters(self, key: jax.Array, output: Any) -> PyTree:
         sizes = [output.shape[-1], self.hidden, self.hidden, self.bottleneck, self.prototypes]
@@ -146,7 +162,8 @@ class Dino(Objective):
     def kept(self, params: PyTree) -> PyTree:
         centres = ["centre"] + ["patch_centre"] * bool(self.ibot)
         zeros = {name: jnp.zeros(self.prototypes) for name in centres if self.centring == "mean"}
-        return {"step": jnp.zeros((), jnp.int32), **zeros}
+        anchor = {"gram": gram.backbone(params)} if self.gram else {}
+        return {"step": jnp.zeros((), jnp.int32), **zeros, **anchor}
 
     # ------------------------------------------------------------ a training step
 
@@ -202,7 +219,11 @@ class Dino(Objective):
             parts["koleo"] = batch["koleo"][1] + share_B - jax.lax.stop_gradient(share_B)
         elif self.koleo:
             parts["koleo"] = spread.koleo(tokens_BTLD[:, :, 0], mask_B)
-        weights = {"dino": 1.0, "ibot": self.ibot, "koleo": self.koleo}
+        if self.gram:
+            seen = functools.partial(multicrop.patches, network, kept["gram"], batch)
+            begun = kept["step"] >= self.run.gram_from
+            parts["gram"] = gram.anchored(tokens_BTLD[:, :, 1:], seen, begun)
+        weights = {"dino": 1.0, "ibot": self.ibot, "koleo": self.koleo, "gram": self.gram}
         each = parts | {"loss": jnp.asarray(sum(weights[n] * part for n, part in parts.items()))}
         each |= spread.watched(targets[0], features_BTD)
         if self.centring == "mean":
@@ -215,12 +236,15 @@ class Dino(Objective):
         return {name: multicrop.total(x, mask_B) for name, x in each.items()}
 
     def after_update(self, kept: PyTree, params: PyTree, sums: Sums, step: jax.Array) -> PyTree:
-        counts, m = {"centre": "examples", "patch_centre": "patches"}, self.centre_momentum
-        moved = {
-            name: m * centre + (1 - m) * sums[name] / jnp.maximum(sums[counts[name]], 1)
-            for name, centre in kept.items() if name != "step"
-        }  # fmt: skip
-        return {"step": kept["step"] + 1, **moved}
+        m, after = self.centre_momentum, {"step": kept["step"] + 1}
+        for name, count in (("centre", "examples"), ("patch_centre", "patches")):
+            if name in kept:
+                mean = sums[name] / jnp.maximum(sums[count], 1)
+                after[name] = m * kept[name] + (1 - m) * mean
+        if self.gram:
+            times = self.run.gram_from, self.run.gram_every
+            after["gram"] = gram.refreshed(kept["gram"], kept["average"], after["step"], *times)
+        return after
 
     def measured(self, sums: Sums, count: jax.Array) -> Sums:
         means = {name: x / count for name, x in sums.items()}

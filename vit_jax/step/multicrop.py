@@ -57,6 +57,11 @@ def tokens(network: Network, params: PyTree, views: jax.Array, **options: Any) -
     return seen.reshape(*views.shape[:2], *seen.shape[1:])
 
 
+def patches(network: Network, params: PyTree, batch: Batch) -> jax.Array:
+    """Returns the tokens of the patches of the global views as in evaluation, [B, T, L, D]."""
+    return tokens(network, params, pair(batch), train=False, key=None)[:, :, 1:]
+
+
 def total(x: jax.Array, mask_B: jax.Array) -> jax.Array:
     """Returns the sum of [B, ...] over the real images."""
     return jnp.sum(jnp.where(mask_B.reshape(-1, *[1] * (x.ndim - 1)), x, 0.0), axis=0)

@@ -248,7 +248,7 @@ class Objective:
         """Returns what the state keeps after an update, e.g. the moved average of a teacher.
 
         Args:
-          kept: what the state kept before it.
+          kept: what the state kept before it; with `AVERAGE` also the average after it.
           params: the parameters after the update.
           sums: from `sums`, over the whole batch.
           step: int32 [], updates done before this one.

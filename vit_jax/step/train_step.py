@@ -232,7 +232,9 @@ def make_train_step(
         decay = warmed_up(decay, state.step) if ema_warmup else decay
         updates, after = _updated(state, grads, tx, decay)
         if after.kept is not None:
-            after.kept = objective.after_update(state.kept, after.params, sums, state.step)
+            kept = objective.seen(state.kept, lambda: whole(after.ema, state.base))
+            kept = objective.after_update(kept, after.params, sums, state.step)
+            after.kept = {n: kept[n] for n in state.kept} if objective.AVERAGE else kept
         if norm_of_change:
             updates = jax.tree.map(jnp.subtract, after.params, state.params)
         measured = objective.measured(sums, count)

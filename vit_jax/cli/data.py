@@ -9,10 +9,13 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vit_jax.cli import arguments
 from vit_jax.errors import BadInput
+
+if TYPE_CHECKING:
+    from vit_jax.data.prepare.packing import Packing
 
 OVERRIDES = False  # whether --config.key=value may follow
 EXAMPLE = "vit_jax data check folder:/path/to/images"
@@ -84,6 +87,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     origin = "file or folder with the original data"
     prepare.add_argument("--from", dest="origin", required=True, metavar="PATH", help=origin)
     prepare.add_argument("--release", default="", help="imagenet21k only: fall11 or winter21")
+    text = "make images smaller: their shorter side in pixels (default: 0, copy the files)"
+    prepare.add_argument("--size", type=int, default=0, metavar="N", help=text)
+    text = "with --size: quality of the JPEG files, 1 to 100 (default: 90)"
+    prepare.add_argument("--quality", type=int, default=0, metavar="Q", help=text)
 
 
 def _action(actions: Any, name: str) -> argparse.ArgumentParser:
@@ -237,15 +244,32 @@ def _bench(args: argparse.Namespace, workers: int) -> int:
 
 
 def _prepare(args: argparse.Namespace, workers: int) -> int:
+    packing = _packing(args)
     from vit_jax import console
     from vit_jax.data.prepare import job
 
     with console.bar("images") as progress, console.bar("bytes unpacked") as unpacked:
         reports = job.prepare(
-            args.name, Path(args.origin), args.data_dir, workers, args.release, progress, unpacked
-        )
+            args.name, Path(args.origin), args.data_dir, workers, args.release, progress, unpacked,
+            packing,
+        )  # fmt: skip
     print("\n".join(report.text() for report in reports))
     return 0
+
+
+def _packing(args: argparse.Namespace) -> "Packing | None":
+    """Returns how `data prepare` makes images smaller; None if it copies them."""
+    if not 0 <= args.size <= 4096:
+        raise BadInput(f"--size={args.size}; give a side from 1 to 4096 pixels.")
+    if not args.size and args.quality:
+        raise BadInput(f"--quality={args.quality} has no use without --size; give both.")
+    if not 0 <= args.quality <= 100:
+        raise BadInput(f"--quality={args.quality}; give a number from 1 to 100.")
+    if not args.size:
+        return None
+    from vit_jax.data.prepare.packing import Packing
+
+    return Packing(args.size, args.quality or 90)
 
 
 def _say(

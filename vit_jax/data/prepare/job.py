@@ -17,6 +17,7 @@ from vit_jax.data.catalog import downloads, prepared
 from vit_jax.data.formats.archives import no_progress
 from vit_jax.data.prepare import imagenet, layouts, upstream, writer
 from vit_jax.data.prepare.layouts import Index
+from vit_jax.data.prepare.packing import Packing
 from vit_jax.data.prepare.writer import Progress, Target
 from vit_jax.errors import BadInput
 
@@ -53,6 +54,7 @@ def prepare(
     release: str = "",
     progress: Progress = no_progress,
     unpacked: Progress = no_progress,
+    packing: Packing | None = None,
 ) -> list[Report]:
     """Prepares a dataset from `origin`; only checks a dataset that is prepared already.
 
@@ -65,6 +67,7 @@ def prepare(
       release: the release of imagenet21k.
       progress: called with images done and total images.
       unpacked: called with bytes done and total bytes of a compressed tar.
+      packing: makes images smaller; the dataset then is `Packing.name` of it.
 
     Returns:
       A report of each dataset; several for `vtab/all`.
@@ -80,24 +83,33 @@ def prepare(
     if release and name != "imagenet21k":
         raise BadInput(f"--release={release} is for imagenet21k; leave it out for {name}.")
     root = prepared.data_folder(data_dir)
-    if name != "imagenet21k" and len(downloads.resolve_names(name)) > 1:
-        return _each(name, origin, root)
+    written = packing.name(name) if packing else name
     if name == "imagenet21k":
         imagenet.check_release(release)
         index = functools.partial(imagenet.imagenet21k, release=release, unpacked=unpacked)
-        target = Target(name, release, "1.0.0", root)
+        target = Target(written, release, "1.0.0", root, packing=packing)
         return [_own(target, index, origin, workers, progress)]
     if name == "imagenet2012":
-        target = Target(name, "", downloads.version(name), root, _SHARDS_2012, complete=True)
+        version = downloads.version(name)
+        target = Target(written, "", version, root, _SHARDS_2012, complete=True, packing=packing)
         index = functools.partial(imagenet.imagenet2012, unpacked=unpacked)
         return [_own(target, index, origin, workers, progress)]
-    [(one, dataset)] = downloads.resolve_names(name).items()
+    datasets = downloads.resolve_names(name)
+    [(one, dataset), *others] = datasets.items()
+    if packing and (others or upstream.knows(dataset.partition("/")[0])):
+        raise BadInput(
+            f"--size={packing.size} is for images of your own, imagenet2012 and imagenet21k; "
+            f"{name} is built by TensorFlow Datasets as it is: leave it out."
+        )
+    if others:
+        return _each(name, origin, root)
     if upstream.knows(dataset.partition("/")[0]):
         return [_upstream(one, dataset, origin, root)]
     if not re.fullmatch("[a-z][a-z0-9_]*", name):
         raise BadInput(f"{name!r} cannot name a dataset; use small letters, digits and _.")
     index = functools.partial(layouts.index_images, unpacked=unpacked)
-    return [_own(Target(name, "", "1.0.0", root), index, origin, workers, progress)]
+    target = Target(written, "", "1.0.0", root, packing=packing)
+    return [_own(target, index, origin, workers, progress)]
 
 
 def _there(name: str, dataset: str, origin: Path, root: Path) -> Report | None:

@@ -28,7 +28,9 @@ from typing import Any
 import numpy as np
 
 from vit_jax.data.catalog import prepared
+from vit_jax.data.ops.decode import BadImage
 from vit_jax.data.prepare.layouts import Example, Index
+from vit_jax.data.prepare.packing import Packing
 from vit_jax.data.tensorflow import keep_off_accelerators, tf
 from vit_jax.errors import BadInput
 
@@ -51,6 +53,7 @@ class Target:
       data_dir: DATA_DIR.
       shards: number of files of some splits; others get as many as their size needs.
       complete: True makes an unreadable image an error; otherwise it is left out and listed.
+      packing: how images are made smaller; None: files are copied byte by byte.
     """
 
     name: str
@@ -59,6 +62,7 @@ class Target:
     data_dir: Path
     shards: dict[str, int] = dataclasses.field(default_factory=dict)
     complete: bool = False
+    packing: Packing | None = None
 
     @property
     def folder(self) -> Path:
@@ -129,7 +133,7 @@ def write(index: Index, target: Target, workers: int, progress: Progress) -> Non
     _room(target, plan)
     _resume(target, index, plan)
     keep_off_accelerators()
-    results = _shards(plan, workers, progress)
+    results = _shards(plan, target.packing, workers, progress)
     try:
         _accept(index, target, plan, results)
     except BadInput:  # the next start retries files with unreadable images
@@ -154,7 +158,7 @@ def tidy_finished(target: Target) -> None:
 
 
 def _shards(
-    plan: dict[str, Shards], workers: int, progress: Progress
+    plan: dict[str, Shards], packing: Packing | None, workers: int, progress: Progress
 ) -> dict[Path, dict[str, Any]]:
     """Writes all files, several at once; returns the result of each, by path."""
     from PIL import Image
@@ -171,7 +175,7 @@ def _shards(
 
     def unless_failed(path: Path, part: list[Example]) -> dict[str, Any]:
         try:
-            return {} if failed.is_set() else _shard(path, part, advance)
+            return {} if failed.is_set() else _shard(path, part, packing, advance)
         except BaseException:
             failed.set()
             raise
@@ -268,7 +272,9 @@ def _note(path: Path) -> Path:
     return path.parent / "done" / f"{path.name}.json"
 
 
-def _shard(path: Path, part: list[Example], advance: Callable[[int], None]) -> dict[str, Any]:
+def _shard(
+    path: Path, part: list[Example], packing: Packing | None, advance: Callable[[int], None]
+) -> dict[str, Any]:
     """Writes a file; notes and renames it once it is safely on disk."""
     note = _note(path)
     if path.exists() and note.exists():
@@ -281,6 +287,11 @@ def _shard(path: Path, part: list[Example], advance: Callable[[int], None]) -> d
             for number, example in enumerate(part):
                 content = example.member.read()
                 reason = _unreadable(content)
+                if packing and not reason:
+                    try:
+                        content = packing.packed(content)
+                    except BadImage as e:
+                        reason = str(e)
                 if reason:
                     left_out.append((example.name, reason))
                 else:

@@ -33,6 +33,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", metavar="FILE.html", help="page to write, with the parts as a picture and a table"
     )
+    parser.add_argument(
+        "--data_bench",
+        metavar="FILE",
+        help="output of `vit_jax data bench SOURCE --json`, for the CPUs that the input needs "
+        "(default: the rate of docs/feeding.md)",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -45,11 +51,14 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     out = _page_file(args.out) if args.out is not None else None
     if (args.parts or out) and not accelerator.generation.hertz:
         raise _no_estimate(args.accelerator)
+    from vit_jax.preflight.plan import feeding
+
+    rate = feeding.USUAL if args.data_bench is None else feeding.rate_of(args.data_bench)
     overrides = arguments.overrides(args, rest)
     config = config_lib.load(args.config, overrides)
     from vit_jax.preflight.plan import plan, summary
 
-    planned = plan.plan(config, accelerator, args.slices)
+    planned = plan.plan(config, accelerator, args.slices, rate)
     if (args.parts or out) and planned.fits and planned.measured.parts is None:
         raise _no_estimate(args.accelerator)
     if args.json:

@@ -11,7 +11,9 @@ Sources: "TPU v2" to "TPU7x" of the Google Cloud documentation ("TPU versions");
 and v3 from Jouppi et al., "A Domain-Specific Supercomputer for Training Deep Neural Networks"
 (CACM 2020), and of GPUs from the vendor's data sheets and its eight-GPU machines. The memory of a
 TPU device is what its compiler lets a program use (libtpu 0.0.42). Selectors and runtimes: "TPUs in
-GKE", "GPUs in GKE" and "Cloud TPU software versions" of the same documentation.
+GKE", "GPUs in GKE" and "Cloud TPU software versions" of the same documentation. CPUs of a host:
+"Machine families" of the same, for the machine type with the most chips: n1 for v2 and v3, ct4p,
+ct5lp, ct5p, ct6e and tpu7x, a4, a3-ultragpu, a3-highgpu, a2-ultragpu, a2-highgpu and g2.
 
 Clock rates are derived: at that rate, a device's multipliers make the published peak. The number of
 multipliers is that of jax's table of TPUs (jax/_src/pallas/mosaic/tpu_info.py, jax 0.10.2): one of
@@ -53,6 +55,8 @@ class Generation:
     slices: bool = True  # whether the network can join several as slices
     selector: str = ""  # selector of Google Kubernetes Engine; "": not offered there
     runtime: str = ""  # software of a TPU VM without Kubernetes; "": not offered so
+    cpus: int = 0  # of a host with `chips_per_host`, as its system counts them; 0: not known
+    cpus_of_eight: int = 0  # of the host with eight chips, where there is one beside it
 
 
 _SQUARES = ("1x1", "2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16")
@@ -63,45 +67,45 @@ _TPUS = (
         "v2", "tpu", ("tpu v2",), int(7.48 * GIB), 22.5e12, 350e9, 124e9, 1.5e9, 0.7e9,
         devices_per_chip=2, per_chip=2, slices=False,
         shapes=("2x2", "4x4", "8x8", "8x16", "16x16"),
-        runtime="tpu-ubuntu2204-base",
+        runtime="tpu-ubuntu2204-base", cpus=96,
     ),
     Generation(
         "v3", "tpu", ("tpu v3",), int(15.48 * GIB), 61.5e12, 450e9, 164e9, 1.5e9, 0.94e9,
         devices_per_chip=2, per_chip=2, slices=False,
         shapes=("2x2", "4x4", "4x8", "8x8", "8x16", "16x16", "16x32", "32x32"),
-        runtime="tpu-ubuntu2204-base",
+        runtime="tpu-ubuntu2204-base", cpus=96,
     ),
     Generation(
         "v4", "tpu", ("tpu v4",), int(30.75 * GIB), 275e12, 1200e9, 300e9, 3.125e9, 1.05e9,
         per_chip=2, shapes=_CUBES, selector="tpu-v4-podslice",
-        runtime="tpu-ubuntu2204-base",
+        runtime="tpu-ubuntu2204-base", cpus=240,
     ),
     Generation(
         "v5e", "tpu", ("tpu v5 lite", "tpu v5e"), int(15.75 * GIB), 197e12, 819e9, 200e9, 3.125e9,
         1.5e9,
         shapes=_SQUARES, spellings=("v5litepod",), selector="tpu-v5-lite-podslice",
-        runtime="v2-alpha-tpuv5-lite",
+        runtime="v2-alpha-tpuv5-lite", cpus=112, cpus_of_eight=224,
     ),
     Generation(
         "v5p", "tpu", ("tpu v5p", "tpu v5"), int(95.74 * GIB), 459e12, 2765e9, 600e9, 6.25e9,
         1.75e9, per_chip=2, shapes=(*_CUBES, "16x16x16", "16x16x24"), selector="tpu-v5p-slice",
-        runtime="v2-alpha-tpuv5",
+        runtime="v2-alpha-tpuv5", cpus=208,
     ),
     Generation(
         "v6e", "tpu", ("tpu v6 lite", "tpu v6e"), int(31.25 * GIB), 918e12, 1638e9, 400e9, 12.5e9,
         1.75e9, shapes=_SQUARES, selector="tpu-v6e-slice",
-        runtime="v2-alpha-tpuv6e",
+        runtime="v2-alpha-tpuv6e", cpus=180, cpus_of_eight=180,
     ),
     Generation(
         "tpu7x", "tpu", ("tpu7x",), int(94.75 * GIB), 1153.5e12, 3690e9, 300e9, 6.25e9,
-        2.2e9, devices_per_chip=2, per_chip=2, shapes=_CUBES, selector="tpu7x",
+        2.2e9, devices_per_chip=2, per_chip=2, shapes=_CUBES, selector="tpu7x", cpus=224,
     ),
 )  # fmt: skip
 
 
 def _gpu(
     name: str, kinds: tuple[str, ...], gb: int, peak: float, memory: float, link: float,
-    net: float, selector: str,
+    net: float, selector: str, cpus: int,
 ) -> Generation:  # fmt: skip
     sold = ("1", "2", "4", *(str(8 * machines) for machines in (1, 2, 4, 8, 16, 32, 64)))
     return Generation(
@@ -117,16 +121,17 @@ def _gpu(
         shapes=sold,
         slices=False,
         selector=selector,
+        cpus=cpus,
     )
 
 
 _GPUS = (
-    _gpu("b200", ("b200",), 180, 2250e12, 8000e9, 900e9, 50e9, "nvidia-b200"),
-    _gpu("h200", ("h200",), 141, 989e12, 4800e9, 450e9, 50e9, "nvidia-h200-141gb"),
-    _gpu("h100", ("h100",), 80, 989e12, 3350e9, 450e9, 50e9, "nvidia-h100-80gb"),
-    _gpu("a100-80gb", ("a100-sxm4-80gb",), 80, 312e12, 2039e9, 300e9, 25e9, "nvidia-a100-80gb"),
-    _gpu("a100-40gb", ("a100",), 40, 312e12, 1555e9, 300e9, 25e9, "nvidia-tesla-a100"),
-    _gpu("l4", ("l4",), 24, 121e12, 300e9, 16e9, 1.5e9, "nvidia-l4"),
+    _gpu("b200", ("b200",), 180, 2250e12, 8000e9, 900e9, 50e9, "nvidia-b200", 224),
+    _gpu("h200", ("h200",), 141, 989e12, 4800e9, 450e9, 50e9, "nvidia-h200-141gb", 224),
+    _gpu("h100", ("h100",), 80, 989e12, 3350e9, 450e9, 50e9, "nvidia-h100-80gb", 208),
+    _gpu("a100-80gb", ("a100-sxm4-80gb",), 80, 312e12, 2039e9, 300e9, 25e9, "nvidia-a100-80gb", 96),
+    _gpu("a100-40gb", ("a100",), 40, 312e12, 1555e9, 300e9, 25e9, "nvidia-tesla-a100", 96),
+    _gpu("l4", ("l4",), 24, 121e12, 300e9, 16e9, 1.5e9, "nvidia-l4", 96),
 )
 
 
@@ -177,6 +182,14 @@ class Accelerator:
         each = self.generation.chips_per_host
         whole = 8 if self.shape == "2x4" and self.generation.devices_per_chip == 1 else each
         return -(-self.chips // whole)
+
+    @property
+    def cpus_per_host(self) -> int:
+        """Number of CPUs of a machine; a part of it for fewer chips; 0 if it is not known."""
+        generation, chips = self.generation, self.chips // self.hosts
+        if chips > generation.chips_per_host:
+            return generation.cpus_of_eight
+        return generation.cpus * chips // generation.chips_per_host
 
     @property
     def name(self) -> str:

@@ -22,7 +22,7 @@ from vit_jax.config import sections
 from vit_jax.errors import BadInput
 from vit_jax.hardware import detect, topology
 from vit_jax.hardware.topology import Accelerator, Generation
-from vit_jax.preflight.plan import compile_for
+from vit_jax.preflight.plan import compile_for, feeding
 from vit_jax.preflight.plan.compile_for import Measured
 from vit_jax.runtime.worker_process import Child
 
@@ -43,6 +43,7 @@ class Plan:
       limit_bytes: memory per device that a program may use.
       measured: figures of the step.
       fitting: settings that fit, with their peak bytes; only tried if the step itself does not fit.
+      cpu_rate: images/s that a CPU of a host makes.
     """
 
     accelerator: Accelerator
@@ -50,6 +51,7 @@ class Plan:
     limit_bytes: int
     measured: Measured
     fitting: tuple[tuple[dict[str, Any], int], ...] = ()
+    cpu_rate: float = feeding.USUAL
 
     @property
     def share(self) -> float:
@@ -94,6 +96,18 @@ class Plan:
         peak = self.accelerator.generation.flops
         return None if secs is None else self.measured.flops / secs / peak
 
+    @property
+    def feeding(self) -> feeding.Feeding | None:
+        """The images that a host must make: for the estimated step, or else the roofline's.
+
+        None if the devices are CPUs, which the input shares.
+        """
+        if self.accelerator.generation.platform == "cpu":
+            return None
+        secs = self.measured.estimated_secs or self.measured.step_secs
+        rate = self.measured.batch_size / secs
+        return feeding.of_plan(self.accelerator, self.slices, rate, self.cpu_rate)
+
     def to_json(self) -> dict[str, Any]:
         """Returns what `--json` prints; bytes, FLOPs and collectives are per device and step."""
         measured = self.measured
@@ -120,19 +134,26 @@ class Plan:
             "chip_hours": self.chip_hours,
             "hours": self.hours,
             "images_per_sec": measured.batch_size / measured.step_secs,
+            "input": self.feeding and self.feeding.to_json(),
             "steps": measured.steps,
             "how": measured.how,
             "fitting": [{**settings, "peak_bytes": peak} for settings, peak in self.fitting],
         }
 
 
-def plan(config: sections.Config, accelerator: Accelerator, slices: int = 1) -> Plan:
+def plan(
+    config: sections.Config,
+    accelerator: Accelerator,
+    slices: int = 1,
+    cpu_rate: float = feeding.USUAL,
+) -> Plan:
     """Compiles the step of `config` for an accelerator; tries other settings if it does not fit.
 
     Args:
       config: configuration from `config.load`.
       accelerator: one slice, from `topology.find`.
       slices: number of slices, joined by the network.
+      cpu_rate: images/s that a CPU of a host makes.
 
     Raises:
       BadInput: the configuration does not suit the devices, or the compiler is missing or gave up.
@@ -156,7 +177,7 @@ def plan(config: sections.Config, accelerator: Accelerator, slices: int = 1) -> 
             log.info("working out %s for %s", shown, described(accelerator, slices))
             return process.ask((str(file), settings))
 
-        whole = Plan(accelerator, slices, limit, measure({}))
+        whole = Plan(accelerator, slices, limit, measure({}), cpu_rate=cpu_rate)
         if whole.share > WARNS_ABOVE:
             log.warning("the step takes %.0f %% of the memory", 100 * whole.share)
         if whole.fits:

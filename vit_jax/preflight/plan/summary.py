@@ -91,6 +91,7 @@ def facts(planned: Plan) -> dict[str, list[str]]:
         "sends": _sent(planned),
         "computes": [f"{planned.measured.flops / 1e12:.3g} TFLOPs a step on each device"],
         **_times(planned),
+        **({"input": [planned.feeding.in_words()]} if planned.feeding else {}),
     }
 
 

@@ -17,6 +17,7 @@ from vit_jax.data.pipeline.pipeline import Pipeline
 from vit_jax.data.sources import builtin
 from vit_jax.data.sources import registry as sources
 from vit_jax.data.sources.source import Options
+from vit_jax.data.tensorflow import tf
 from vit_jax.errors import BadInput
 
 
@@ -31,6 +32,33 @@ def test_sizes_are_those_of_the_dataset(name, size):
     rows = [made.split(s).rows for s in ("train", "val", "test")]
     assert [r.start for r in rows[1:]] == [r.stop for r in rows[:-1]]  # nothing in two splits
     assert "noise" in made.notes[0]
+
+
+@pytest.mark.parametrize("name", builtin.DENSE)
+def test_stand_ins_with_masks_or_boxes(name):
+    made = source(name)
+    classes, train, val, field = builtin.DENSE[name]
+    assert (len(made.classes), len(made.split("test"))) == (classes, val)  # its val, as ImageNet's
+    held_out = len(made.split("val"))
+    assert len(made.split("train")) + held_out == train
+    read = made.split("train").fields_reader()
+    one, again, other = read(tf.constant(5)), read(tf.constant(5)), read(tf.constant(6))
+    beside = {"mask": {"mask"}, "boxes": {"boxes", "box_classes"}}
+    assert one.keys() == {"image", "labels"} | beside[field]
+    for key, value in one.items():
+        np.testing.assert_array_equal(value, again[key])
+    assert (one["image"].numpy() != other["image"].numpy()).any()
+    assert one["labels"].numpy().tolist() == [-1]
+    if field == "mask":
+        assert one["mask"].shape == one["image"].shape[:2]
+        assert 0 <= one["mask"].numpy().min() <= one["mask"].numpy().max() < classes
+        return
+    boxes, of = one["boxes"].numpy(), one["box_classes"].numpy()
+    assert (boxes[:, :2] >= 0).all()
+    assert (boxes[:, 2:] > boxes[:, :2]).all()
+    assert boxes.max() <= 256
+    assert len(boxes) == len(of)
+    assert set(of.tolist()) <= set(range(classes))
 
 
 def batches(first):

@@ -52,6 +52,16 @@ SIZES = {
     "pets": (37, 3_680),
     "flowers": (102, 1_020),
 }
+# Name -> classes, images in train and in val, and the field beside the image. Cityscapes has 19
+# classes that count; VOC's 21 include the background; no training image of COCO has more than 93
+# boxes.
+DENSE = {
+    "ade20k": (150, 20_210, 2_000, "mask"),
+    "cityscapes": (19, 2_975, 500, "mask"),
+    "voc": (21, 1_464, 1_449, "mask"),
+    "coco": (80, 118_287, 5_000, "boxes"),
+}
+_MOST_BOXES = 93
 _HELD_OUT = 1_000  # images in val, and in test
 _SIDE = 256
 
@@ -63,8 +73,10 @@ def open_synthetic(name: str, _: Options) -> Opened:
       BadInput: the name is unknown; the message lists the known names.
     """
     of_vtab = name.startswith("vtab/")
-    if not of_vtab and name not in SIZES:
-        raise unknown("data.source=synthetic:NAME", name, [*SIZES, "vtab/TASK"])
+    if not of_vtab and name not in SIZES | DENSE:
+        raise unknown("data.source=synthetic:NAME", name, [*SIZES, *DENSE, "vtab/TASK"])
+    if name in DENSE:
+        return _dense(name)
     if of_vtab:
         from vit_jax.paper import vtab
 
@@ -75,13 +87,7 @@ def open_synthetic(name: str, _: Options) -> Opened:
         sizes = {"train": examples, "val": _HELD_OUT, "test": _HELD_OUT}
 
     def reader() -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        def read(row: Tensor) -> tuple[Tensor, Tensor]:
-            seed = tf.stack([row, tf.constant(0, tf.int64)])
-            shape = (_SIDE, _SIDE, 3)
-            noise = tf.random.stateless_uniform(shape, seed, minval=0, maxval=256, dtype=tf.int32)
-            return tf.cast(noise, tf.uint8), tf.cast(row % classes, tf.int32)[None]
-
-        return read
+        return lambda row: (_noise(row), tf.cast(row % classes, tf.int32)[None])
 
     def numpy_reader() -> Callable[[int], NumpyFields]:
         from vit_jax.data.formats.stored import Noise
@@ -106,5 +112,44 @@ def open_synthetic(name: str, _: Options) -> Opened:
     }
     if of_vtab:
         splits["train800val200"] = Split(table, range(1000))
-    note = f"images of {name} are noise: a stand-in from which nothing can be learned"
-    return [str(k) for k in range(classes)], splits, [note]
+    return [str(k) for k in range(classes)], splits, [_note(name)]
+
+
+def _note(name: str) -> str:
+    return f"images of {name} are noise: a stand-in from which nothing can be learned"
+
+
+def _noise(row: Tensor) -> Tensor:
+    """Returns the image of a row, uint8 [256, 256, 3]."""
+    return tf.cast(_drawn(row, 0, (_SIDE, _SIDE, 3), 256), tf.uint8)
+
+
+def _drawn(row: Tensor, purpose: int, shape: tuple[int, ...], end: int) -> Tensor:
+    """Returns numbers from 0 up to below `end` that belong to a row, int32 of a shape."""
+    seed = tf.stack([row, tf.constant(purpose, tf.int64)])
+    return tf.random.stateless_uniform(shape, seed, minval=0, maxval=end, dtype=tf.int32)
+
+
+def _dense(name: str) -> Opened:
+    """Returns a stand-in with masks of one class each, or with random boxes."""
+    classes, train, val, field = DENSE[name]
+    no_labels = np.full((train + val, 1), -1, np.int32)
+
+    def beside(row: Tensor) -> dict[str, Tensor]:
+        if field == "mask":
+            return {"mask": tf.fill([_SIDE, _SIDE], tf.cast(row % classes, tf.int32))}
+        corners = tf.cast(_drawn(row, 1, (_MOST_BOXES, 4), _SIDE // 2), tf.float32)
+        boxes = tf.concat([corners[:, :2], corners[:, :2] + corners[:, 2:] + 1], axis=1)
+        return {"boxes": boxes, "box_classes": _drawn(row, 2, (_MOST_BOXES,), classes)}
+
+    def reader() -> Callable[[Tensor], dict[str, Tensor]]:
+        no_label = tf.constant([-1], tf.int32)
+        return lambda row: {"image": _noise(row), "labels": no_label, **beside(row)}
+
+    table = Table(
+        train + val, lambda row: f"{name}/{row}", reader, lambda: no_labels, numbered=True,
+        most_labels=1,
+    )  # fmt: skip
+    splits = {"train": range(train), "val": range(train, train + val)}
+    named = [str(k) for k in range(classes)]
+    return named, {split: Split(table, rows) for split, rows in splits.items()}, [_note(name)]

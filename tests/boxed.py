@@ -97,3 +97,63 @@ def perturbed(rng, true: Truth, classes: int, shift: float = 0.1) -> Detections:
     labels = np.where(rng.random(len(labels)) < 0.1, rng.integers(0, classes, len(labels)), labels)
     scores = np.sort(rng.random(len(boxes)).round(1).astype(np.float32))[::-1]  # with ties
     return detections(boxes, scores, labels)
+
+
+def voc(root: Path, counts=(("train", 6), ("val", 3), ("test", 3)), difficult=()) -> Path:
+    """The same images in the layout of Pascal VOC, whose pixels count from 1."""
+    for folder in ("JPEGImages", "Annotations", "ImageSets/Main"):
+        (root / folder).mkdir(parents=True)
+    seed = 0
+    for split, count in counts:
+        names = []
+        for _ in range(count):
+            image, boxes, classes = drawn(seed)
+            names.append(f"{seed:04d}")
+            Image.fromarray(image).save(root / f"JPEGImages/{names[-1]}.png")
+            objects = [
+                voc_object(NAMES[k], box, (seed, at) in difficult)
+                for at, (box, k) in enumerate(zip(boxes, classes, strict=True))
+            ]
+            text = voc_xml(objects, image.shape)
+            (root / f"Annotations/{names[-1]}.xml").write_text(text)
+            seed += 1
+        (root / f"ImageSets/Main/{split}.txt").write_text("\n".join(names) + "\n")
+    return root
+
+
+def voc_xml(objects, shape=(0, 0)) -> str:
+    sides = f"<size><width>{shape[1]}</width><height>{shape[0]}</height></size>"
+    return f"<annotation>{sides}{''.join(objects)}</annotation>"
+
+
+def voc_object(name, box, difficult=False) -> str:
+    ends = (box[0] + 1, box[1] + 1, box[2], box[3])
+    tags = zip(("xmin", "ymin", "xmax", "ymax"), ends, strict=True)
+    bndbox = "".join(f"<{tag}>{end:g}</{tag}>" for tag, end in tags)
+    return (
+        f"<object><name>{name}</name><difficult>{int(difficult)}</difficult>"
+        f"<part><name>x</name><bndbox><xmin>1</xmin></bndbox></part><bndbox>{bndbox}</bndbox>"
+        "</object>"
+    )
+
+
+def yolo(root: Path, counts=(("train", 6), ("val", 3), ("test", 3))) -> Path:
+    """The same images in the layout of YOLO; an image without boxes has no file of labels."""
+    seed, lines = 0, [f"names: [{', '.join(NAMES)}]"]
+    for split, count in counts:
+        for kind in ("images", "labels"):
+            (root / kind / split).mkdir(parents=True)
+        for _ in range(count):
+            image, boxes, classes = drawn(seed)
+            Image.fromarray(image).save(root / f"images/{split}/{seed:04d}.png")
+            shares = boxes / np.tile(image.shape[1::-1], 2)
+            rows = [
+                f"{k} {(a + c) / 2:.9f} {(b + d) / 2:.9f} {c - a:.9f} {d - b:.9f}"
+                for k, (a, b, c, d) in zip(classes, shares, strict=True)
+            ]
+            if rows:
+                (root / f"labels/{split}/{seed:04d}.txt").write_text("\n".join(rows))
+            seed += 1
+        lines.append(f"{split}: images/{split}")
+    (root / "data.yaml").write_text("\n".join(lines))
+    return root

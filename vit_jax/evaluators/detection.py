@@ -99,7 +99,7 @@ class Objects:
             ap_K=_mean_of_known(precision[:, :, :, _ALL, _MOST], (0, 1)),
             ap50_K=_mean_of_known(found_KR, (1,)),
             voc_K=voc_K,
-            counts_K=np.sum(counts, axis=0, dtype=np.int64),
+            counts_K=np.array(counts).sum(axis=0),
             recalls_R=evaluated.params.recThrs,
             precision_KR=found_KR,
         )
@@ -164,7 +164,7 @@ def _dataset(annotations: Sequence[Sequence[dict[str, Any]]], classes: int) -> A
     from pycocotools import coco
 
     listed = [one | {"image_id": i} for i, some in enumerate(annotations, 1) for one in some]
-    made = coco.COCO()
+    made: Any = coco.COCO()
     made.dataset = {
         "images": [{"id": number} for number in range(1, len(annotations) + 1)],
         "categories": [{"id": number} for number in range(1, classes + 1)],

@@ -23,6 +23,7 @@ from vit_jax.step.detection import Detections
 
 DRAWN = 0.3  # the lowest score that pictures show
 _WIDTH = 480  # pixels of each of the two pictures of an image
+_GAP = 8  # pixels between them
 _CURVES = len(charts.COLOURS) - 1  # classes with a curve of their own, beside the mean
 _MEANINGS = {
     "AP": "COCO's AP: precision at 101 recalls, at IoU 0.50, 0.55, ... 0.95; mean over classes",
@@ -114,7 +115,8 @@ def case(
     texts = [names[k] for k in truth.classes.tolist()]
     left = colours.framed(small, truth.boxes * scale, palette[labels], texts)
     right = drawn(small, found._replace(boxes=found.boxes * scale), names)
-    return Case(example, ap50, colours.png(np.concatenate([left, right], axis=1)))
+    gap = np.full((len(small), _GAP, 3), 255, np.uint8)
+    return Case(example, ap50, colours.png(np.concatenate([left, gap, right], axis=1)))
 
 
 def as_json(one: Detected) -> dict[str, Any]:
@@ -174,7 +176,7 @@ def as_text(one: Detected) -> str:
     """Returns the figures of all classes together, and of each."""
     tables = [
         f"{one.images:,} images, {int(one.figures.counts_K.sum()):,} boxes",
-        console.table(["figure", "value", "meaning"], _figures(one)),
+        console.table(["figure", "value"], [row[:2] for row in _figures(one)]),
         console.table(_HEADER, _rows(one)),
     ]
     return "\n\n".join([*tables, *([one.verdict] if one.verdict else [])])

@@ -134,13 +134,7 @@ def _coco_ids(
     The data of the run tell both if they are of the kind `coco:`. Otherwise classes count from 1. A
     file whose name is a number has that number, and any other its path.
     """
-    from vit_jax.checkpoints import step_folders
-    from vit_jax.config import load as config_lib
-    from vit_jax.weights import loading
-
-    run = loading.find_run(weights)
-    assert run is not None, weights
-    spec = config_lib.read(str(run.workdir / step_folders.CONFIG_FILE)).data.source
+    spec = _source_of(weights)
     number_of, known = dict[str, int](), dict[str, Any]()
     if spec.startswith("coco:"):
         from vit_jax.data.sources import coco
@@ -158,6 +152,17 @@ def _coco_ids(
         parent = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
         ids = [os.path.relpath(os.path.abspath(path), parent) for path in paths]
     return categories, dict(zip(paths, ids, strict=True))
+
+
+def _source_of(weights: str) -> str:
+    """Returns the source of the data of a run, `kind:rest`."""
+    from vit_jax.checkpoints import step_folders
+    from vit_jax.config import load as config_lib
+    from vit_jax.weights import loading
+
+    run = loading.find_run(weights)
+    assert run is not None, weights
+    return config_lib.read(str(run.workdir / step_folders.CONFIG_FILE)).data.source
 
 
 # ---------------------------------------------------------------- evaluate

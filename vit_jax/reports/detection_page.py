@@ -203,15 +203,15 @@ def page(one: Detected) -> str:
     """Returns the whole HTML document."""
     curves, chosen = _curves(one)
     size = " x ".join(map(str, one.size))
-    found = one.figures
+    found = as_json(one)
     return pages.render(
         "detection.html",
         f"Detection by {one.weights}",
         notes=[
             f"{one.weights} on the split {one.split} of {one.data}, images resized to fit {size} "
             "pixels.",
-            f"AP {found.coco['AP']:.1%}, AP50 {found.coco['AP50']:.1%}, {one.images:,} images, "
-            f"{int(found.counts_K.sum()):,} boxes.",
+            f"AP {_percent(found['AP'])}, AP50 {_percent(found['AP50'])}, {one.images:,} images, "
+            f"{int(one.figures.counts_K.sum()):,} boxes.",
             *([one.verdict] if one.verdict else []),
         ],
         figures=_figures(one),

@@ -143,6 +143,14 @@ class Detection(Objective):
         (features,) = network.apply(params, network.normalise(images), **options)
         return self._head.apply({"params": params[PARAMETERS]}, features)  # type: ignore[return-value]
 
+    def detect(
+        self, network: Network, params: PyTree, images: jax.Array
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Returns boxes, scores and classes in uint8 images; see `dense_boxes.detections`."""
+        found = self.found(network, params, images, train=False, key=None)
+        _, height, width, _ = images.shape
+        return dense_boxes.detections(found, self.places(height, width), (height, width))
+
     # ------------------------------------------------------------ a training step
 
     def draw(self, batch: Batch, key: jax.Array) -> tuple[Batch, PyTree]:

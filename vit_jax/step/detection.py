@@ -95,6 +95,11 @@ class Detection(Objective):
           BadInput: no map of this model makes the levels.
         """
         pixels = cfg.stride
+        if self.pixels not in (0, pixels):
+            raise BadInput(
+                f"detection(pixels={self.pixels}): {cfg.in_words()} has {pixels}; leave the "
+                "argument out."
+            )
         strides = self.strides or pyramid.strides(pixels)
         if wrong := [stride for stride in strides if not pyramid.fits(stride, pixels)]:
             finest = max(1, pixels // pyramid.FINEST)

@@ -388,6 +388,7 @@ def test_a_batch_without_boxes_is_finite_and_learned():
         ("strides=(16, 8)", "smallest first"),
         ("strides=(8, 12)", "map of 16 pixels a position, which makes no level of 12"),
         ("strides=(2, 4)", "makes no level of 2; give 16 times powers of two, from 4 on"),
+        ("pixels=4", "pixels=4.: .* has 16; leave"),
         ("classes=2", "classes=2.: the data has"),
     ],
 )

@@ -95,6 +95,11 @@ class Detection(Objective):
           BadInput: no map of this model makes the levels.
         """
         pixels = cfg.stride
+        if self.pixels not in (0, pixels):
+            raise BadInput(
+                f"detection(pixels={self.pixels}): {cfg.in_words()} has {pixels}; leave the "
+                "argument out."
+            )
         strides = self.strides or pyramid.strides(pixels)
         if wrong := [stride for stride in strides if not pyramid.fits(stride, pixels)]:
             finest = max(1, pixels // pyramid.FINEST)
@@ -142,6 +147,14 @@ class Detection(Objective):
         """Returns what the head says of uint8 images [B, H, W, C]."""
         (features,) = network.apply(params, network.normalise(images), **options)
         return self._head.apply({"params": params[PARAMETERS]}, features)  # type: ignore[return-value]
+
+    def detect(
+        self, network: Network, params: PyTree, images: jax.Array
+    ) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Returns boxes, scores and classes in uint8 images; see `dense_boxes.detections`."""
+        found = self.found(network, params, images, train=False, key=None)
+        _, height, width, _ = images.shape
+        return dense_boxes.detections(found, self.places(height, width), (height, width))
 
     # ------------------------------------------------------------ a training step
 

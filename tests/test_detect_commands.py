@@ -167,7 +167,8 @@ def test_commands_of_the_page(tmp_path, monkeypatch, capsys, digits_run):
     check, train, predict, evaluate = map(placed, commands())
     assert main(check) == 0
     assert "square" in capsys.readouterr().out
-    assert main([*train, *SHORT]) == 0
+    longer = ["--config.length=60 steps", "--config.schedule.lr=0.01", "--config.trainable=all"]
+    assert main([*train, *SHORT, *longer]) == 0
     assert "predict runs/det /path/to/images --out=" in capsys.readouterr().out
     results = json.loads(Path("runs/det/results.json").read_text())
     assert 0 <= results["val"]["ap50"] <= 1
@@ -175,6 +176,7 @@ def test_commands_of_the_page(tmp_path, monkeypatch, capsys, digits_run):
 
     assert main(predict) == 0
     found = json.loads(Path("runs/preds.json").read_text())
+    assert found
     assert {one["image_id"] for one in found} <= {109, 110, 111}
     assert {one["category_id"] for one in found} <= {3, 7, 11}
     for path in (data / "test").iterdir():

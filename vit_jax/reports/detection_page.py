@@ -112,7 +112,7 @@ def case(
     small = np.asarray(Image.fromarray(pixels).resize((sides[0], sides[1])))
     palette = np.concatenate([colours.palette(len(names)), [[128, 128, 128]]]).astype(np.uint8)
     labels = np.where(truth.ignored, len(names), truth.classes)
-    texts = [names[k] for k in truth.classes.tolist()]
+    texts = [names[int(k)] for k in truth.classes]
     left = colours.framed(small, truth.boxes * scale, palette[labels], texts)
     right = drawn(small, found._replace(boxes=found.boxes * scale), names)
     gap = np.full((len(small), _GAP, 3), 255, np.uint8)

@@ -59,7 +59,8 @@ def framed(
     longest = max(picture.size)
     wide, font = max(1, round(longest / 300)), ImageFont.load_default(size=max(9, longest // 45))
     shown = texts or [""] * len(boxes)
-    for box, colour, text in [*zip(boxes.tolist(), colours.tolist(), shown, strict=True)][::-1]:
+    rows = [*zip(boxes.tolist(), colours.tolist(), shown, strict=True)]
+    for box, colour, text in rows[::-1]:
         left, top, right, bottom = box
         frame = [left, top, max(left, right - 1), max(top, bottom - 1)]
         draw.rectangle(frame, outline=tuple(colour), width=wide)

@@ -500,6 +500,55 @@ def test_sheet_shows_boxes_and_names_their_classes(tmp_path):
     assert {(230, 159, 0), (86, 180, 233)} <= colours  # frames of both classes
 
 
+@pytest.mark.parametrize("kind", WRITERS)
+def test_held_out_images_do_not_depend_on_the_place_of_the_data(tmp_path, kind):
+    counts = (("train", 20),)
+    chosen = []
+    for place in ("a", "b/c"):
+        source = opened(f"{kind}:{WRITERS[kind](tmp_path / place, counts)}", 20, 20)
+        split = source.splits["val"]
+        chosen.append([split.name(index) for index in range(len(split))])
+    assert chosen[0] == chosen[1]
+    assert 0 < len(chosen[0]) < 20
+
+
+@pytest.mark.parametrize("spec", ["coco:", "coco:gs://bucket/x.json", "yolo:gs://bucket/x"])
+def test_check_opens_no_source_that_cannot_be(capsys, spec):
+    assert main(["data", "check", spec]) == 2
+    assert (
+        "write it as coco:FILE" in (said := capsys.readouterr().err) or "copy it to a disk" in said
+    )
+
+
+def test_classes_beyond_the_names_are_listed(tmp_path, monkeypatch, capsys):
+    (tmp_path / "own_boxes.py").write_text(
+        "import numpy as np\n"
+        "from vit_jax.data import splits\n"
+        "def made(options):\n"
+        "    zeros = np.zeros((2, 9, 9, 3), np.uint8)\n"
+        "    boxes = np.array([[[0, 0, 5, 5], [0, 0, 0, 0]]] * 2, np.float32)\n"
+        "    classes = np.array([[1, -1], [7, -1]], np.int32)\n"
+        "    labels = np.full((2, 1), -1, np.int32)\n"
+        "    return ['a', 'b'], {'all': splits.of_arrays('x', zeros, labels, boxes=boxes, "
+        "box_classes=classes)}, []\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main(["data", "check", "python:own_boxes:made", "--json"]) == 2
+    report = json.loads(capsys.readouterr().out)
+    assert report["bad"] == [
+        {"file": "x/0001", "reason": "box 1 is of class 7, of which there are 2"}
+    ]
+    assert report["boxes"][1] == {"name": "b", "images": 1, "boxes": 1}
+
+
+def test_lists_of_voc_may_have_blank_lines_and_more_columns(tmp_path):
+    root = boxed.voc(tmp_path / "data", (("train", 2),))
+    (root / "ImageSets/Main/train.txt").write_bytes(b"\xef\xbb\xbf0000  1\r\n   \r\n0001 -1\r\n")
+    assert len(opened(f"voc:{root}").splits["train"]) == 2
+    (root / "ImageSets/Main/train.txt").write_bytes(b"0000\n\xff\xfe\n")
+    assert "there is no image" in message(f"voc:{root}")
+
+
 def test_images_without_boxes_are_said_so(tmp_path):
     from vit_jax.data.splits import split as splits
 

@@ -242,6 +242,11 @@ def _examples(
         except (BadImage, OSError) as e:
             reason = getattr(e, "strerror", None) or str(e)
             raise BadInput(f"{split.name(index)}: {reason}; correct it or leave it out.") from e
+        if truth.classes.max(initial=-1) >= len(names):
+            raise BadInput(
+                f"{split.name(index)} has a box of class {truth.classes.max()}, of which there are "
+                f"{len(names)}; correct the source."
+            )
         if truth.sides not in (None, image.shape[:2]):
             raise BadInput(
                 f"{split.name(index)} has {image.shape[1]} x {image.shape[0]} pixels, its boxes "

@@ -70,6 +70,7 @@ class Annotated:
 
     Attributes:
       paths: the files of the N images.
+      names: their names for messages, the same wherever the data are stored.
       ids: what the data call each image.
       sides: int64 [N, 2], rows and columns as the data state them; 0 if they do not.
       rows: int64 [T], the image of each box.
@@ -82,6 +83,7 @@ class Annotated:
     """
 
     paths: Sequence[str]
+    names: Sequence[str]
     ids: Sequence[ImageId]
     sides: np.ndarray
     rows: np.ndarray
@@ -156,6 +158,9 @@ def faults(truth: Truth, sides: tuple[int, int], names: Sequence[str]) -> list[s
     ends = np.tile(sides[::-1], 2)
     for number, (box, k) in enumerate(zip(truth.boxes, truth.classes.tolist(), strict=True), 1):
         left, top, right, bottom = box.tolist()
+        if k >= len(names):
+            found.append(f"box {number} is of class {k}, of which there are {len(names)}")
+            continue
         of = f"box {number} ({names[k]}) from ({left:g}, {top:g}) to ({right:g}, {bottom:g})"
         if right <= left or bottom <= top:
             found.append(f"{of} has no area")

@@ -37,14 +37,12 @@ class CocoFile:
 
     Attributes:
       path: the file.
-      names: names of the images' files, as the file has them.
       categories: number of a category -> its name, by number.
-      content: images, whose paths are `names`, and boxes, whose classes are positions in
-        `categories`.
+      content: images, whose paths are as the file has them, and boxes, whose classes are
+        positions in `categories`.
     """
 
     path: Path
-    names: Sequence[str]
     categories: dict[int, str]
     content: Annotated
 
@@ -141,7 +139,7 @@ def read(path: Path, polygons: bool = False) -> CocoFile:
         raise BadInput(f"{path}: {reason}; {_USAGE}.") from e
     if not take.images:
         raise BadInput(f"{path} lists no images; {_USAGE}.")
-    return CocoFile(path, [name for _, name in take.images], categories, _content(take, categories))
+    return CocoFile(path, categories, _content(take, categories))
 
 
 def _categories(given: Sequence[Any]) -> dict[int, str]:
@@ -186,6 +184,7 @@ def _content(take: _Collector, categories: dict[int, str]) -> Annotated:
     kept = (rows >= 0) & (classes >= 0)
     return Annotated(
         paths=[name for _, name in take.images],
+        names=[name for _, name in take.images],
         ids=[number for number, _ in take.images],
         sides=np.array(take.sides, np.int64).reshape(-1, 2),
         rows=rows[kept],

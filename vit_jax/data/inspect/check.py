@@ -186,7 +186,7 @@ def _examined(
     if truth_of is not None:
         truth: Truth = truth_of(index)
         reasons += box_files.faults(truth, image.shape[:2], names)
-        labels = np.where(truth.ignored, len(names), truth.classes)
+        labels = np.where(truth.ignored, len(names), truth.classes)[truth.classes < len(names)]
         boxes = np.bincount(labels, minlength=len(names) + 1)
     return reasons, pixels, boxes
 

@@ -21,6 +21,8 @@ from vit_jax.data.formats.stored import WholeFile
 from vit_jax.data.ops.decode import BadImage
 from vit_jax.data.splits.split import NumpyFields, Split, Table
 from vit_jax.data.tensorflow import Tensor, tf
+from vit_jax.errors import BadInput
+from vit_jax.storage import files as storage
 
 Opened = tuple[Sequence[str], dict[str, Split], list[str]]
 # Names of classes, the images of each split, and notes.
@@ -36,14 +38,18 @@ def problems(spec: str, options: Any) -> list[Problem]:
     from vit_jax.data.sources import coco, voc, yolo
 
     kind, _, rest = spec.partition(":")
-    if kind == "coco":
-        _, parts, _ = coco.find(rest, polygons=True)
-    elif kind == "voc" and voc.has_boxes(rest):
-        _, parts, _ = voc.find(rest, options)
-    elif kind == "yolo":
-        _, parts, _ = yolo.find(rest)
-    else:
-        return []
+    parts: Mapping[str, Annotated] = {}
+    try:
+        if storage.is_remote(rest) or not rest:
+            return []  # to be told when it is opened
+        if kind == "coco":
+            _, parts, _ = coco.find(rest, polygons=True)
+        elif kind == "voc" and voc.has_boxes(rest):
+            _, parts, _ = voc.find(rest, options)
+        elif kind == "yolo":
+            _, parts, _ = yolo.find(rest)
+    except OSError as e:
+        raise BadInput(f"{spec} cannot be read: {e.strerror}: {e.filename}.") from e
     return [problem for part in parts.values() for problem in part.problems]
 
 
@@ -127,7 +133,7 @@ class _Sorted:
 
 
 def _table(part: _Sorted, most: int) -> Table:
-    images = list(part.content.paths)
+    images, names = list(part.content.paths), part.content.names
     no_labels = np.full((len(images), 1), -1, np.int32)
 
     def scale(row: int, content: bytes) -> np.ndarray | None:
@@ -167,6 +173,6 @@ def _table(part: _Sorted, most: int) -> Table:
         return fields
 
     return Table(
-        len(images), lambda row: images[row], reader, labels=lambda: no_labels, most_labels=1,
+        len(images), lambda row: names[row], reader, labels=lambda: no_labels, most_labels=1,
         numpy_reader=numpy_reader, truth=lambda: part.truth,
     )  # fmt: skip

@@ -6,7 +6,6 @@
 import dataclasses
 import os
 import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -131,17 +130,17 @@ def _with_images(file: CocoFile) -> tuple[Annotated, Path]:
     folders = [top / name for top in (at.parent, at) for name in names]
     folders += [top / "images" / name for top in (at.parent, at) for name in (*names, "")]
     folders += [at, at.parent]
-    some = [name for name in file.names if "\0" not in name][:20]
+    own_names = file.content.names
+    some = [name for name in own_names if "\0" not in name][:20]
     hits = [sum((folder / name).is_file() for name in some) for folder in folders]
     folder = folders[hits.index(max(hits))] if any(hits) else at
-    paths = [f"{folder}/{name}" for name in file.names]
-    return dataclasses.replace(
-        file.content, paths=paths, problems=_absent(file.path, paths, file)
-    ), folder
-
-
-def _absent(at: Path, paths: Sequence[str], file: CocoFile) -> list[Problem]:
-    """Returns the problems of a file, and those of images that are not there."""
+    paths = [f"{folder}/{name}" for name in own_names]
     gone = [path for path in paths if not os.path.isfile(path)]
-    missing = [Problem(str(at), f"there is no image {path}") for path in gone]
-    return [*missing, *file.content.problems]
+    wrong = [Problem(str(file.path), f"there is no image {path}") for path in gone]
+    content = dataclasses.replace(
+        file.content,
+        paths=paths,
+        names=[f"{folder.name}/{name}" for name in own_names],
+        problems=[*wrong, *file.content.problems],
+    )
+    return content, folder

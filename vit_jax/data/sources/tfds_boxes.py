@@ -102,11 +102,11 @@ def table(builder: Any, records: Any, name: Callable[[int], str], keys: Keys) ->
         areas = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)
         if "area" in keys.more:
             areas = np.asarray(objects["area"], np.float64)
+        classes, rows = np.asarray(objects[keys.label], np.int32), np.zeros(len(boxes), np.int64)
+        number = name(row) if number is None else number
         return Annotated(
-            [""], [name(row) if number is None else number], np.array([sides], np.int64),
-            np.zeros(len(boxes), np.int64), boxes, np.asarray(objects[keys.label], np.int32),
-            ignored, areas,
-        )  # fmt: skip
+            [""], [name(row)], [number], np.array([sides]), rows, boxes, classes, ignored, areas
+        )
 
     def padded(row: Any, content: Any, *values: Any) -> tuple[np.ndarray, np.ndarray]:
         sides = mask_file.sides(np.asarray(content, object).item()) or (1, 1)

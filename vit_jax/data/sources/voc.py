@@ -3,6 +3,7 @@
 
 """Opens Pascal VOC: its boxes here, its masks in `masks`. Start from `open_voc`."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ def find(rest: str, options: Any) -> boxes.Found:
     if not lists["train"].is_file():
         lists["train"] = lists["train"].with_stem("trainval")
     listed = {
-        split: sorted({line.split()[0] for line in path.read_text("utf-8").splitlines() if line})
+        split: sorted({line.split()[0] for line in _lines(path) if line.strip()})
         for split, path in lists.items()
         if path.is_file()
     }
@@ -78,6 +79,10 @@ def find(rest: str, options: Any) -> boxes.Found:
     elif not used <= {*names}:
         names = tuple(sorted(used))
     return tuple(names), {s: _part(root, *one, names) for s, one in read.items()}, []
+
+
+def _lines(path: Path) -> list[str]:
+    return storage.read(path).decode("utf-8-sig", "replace").splitlines()
 
 
 def _read(root: Path, names: Sequence[str]) -> tuple[list[Any], _Objects, list[Problem]]:
@@ -112,6 +117,7 @@ def _part(
     ends = np.array([one.box for _, one in found], np.float64).reshape(-1, 4)
     return Annotated(
         paths=[path for _, path, _ in images],
+        names=[f"JPEGImages/{os.path.basename(path)}" for _, path, _ in images],
         ids=[name for name, *_ in images],
         sides=np.array([sides for *_, sides in images], np.int64).reshape(-1, 2),
         rows=np.array([row for row, _ in found], np.int64),

@@ -41,7 +41,7 @@ def find(rest: str) -> boxes.Found:
     if not given.is_file():
         raise BadInput(f"{key}: there is no file {given}; give the YAML file of the data set.")
     names, places = yolo_file.read(given)
-    parts = {split: _part(some, names) for split, some in places.items()}
+    parts = {split: _part(given.parent, some, names) for split, some in places.items()}
     for split, part in parts.items():
         if not part.paths:
             where = ", ".join(map(str, places[split]))
@@ -49,7 +49,7 @@ def find(rest: str) -> boxes.Found:
     return names, parts, []
 
 
-def _part(places: Sequence[Path], names: Sequence[str]) -> Annotated:
+def _part(root: Path, places: Sequence[Path], names: Sequence[str]) -> Annotated:
     paths = [path for place in places for path in _images(place)]
     rows, classes, ends, wrong = list[int](), list[int](), list[Any](), list[Problem]()
     for row, path in enumerate(paths):
@@ -73,8 +73,9 @@ def _part(places: Sequence[Path], names: Sequence[str]) -> Annotated:
             rows.append(row)
             classes.append(label)
             ends.append(box)
+    images = [os.path.relpath(path, root) for path in paths]
     return Annotated(
-        paths, paths, np.zeros((len(paths), 2), np.int64), np.array(rows, np.int64),
+        paths, images, images, np.zeros((len(paths), 2), np.int64), np.array(rows, np.int64),
         np.array(ends, np.float64).reshape(-1, 4),
         np.array(classes, np.int32), np.zeros(len(ends), bool), np.zeros(len(ends)),
         in_shares=True, problems=wrong,

@@ -412,3 +412,44 @@ def test_positions_of_300_boxes_take_little_memory():
     given = jnp.zeros((4, 300, 4)), jnp.zeros((4, 300), jnp.int32)
     memory = of_batch.lower(*given).compile().memory_analysis()
     assert memory.temp_size_in_bytes < 21824 * 300 * 4
+
+
+# --- the recipe ---
+
+
+@pytest.mark.parametrize(
+    "model, decay, depth, epochs",
+    [("B/16", 0.7, 0.1, 100), ("L/16", 0.8, 0.4, 100), ("H/16", 0.9, 0.5, 75)],
+)
+def test_recipe_trains_as_vitdet(model, decay, depth, epochs):
+    """The numbers are those of appendix A.2 and of projects/ViTDet/configs in detectron2."""
+    from vit_jax.build import objectives
+
+    config = config_lib.load(f"vit_jax:detect:dataset=coco,model={model}", [])
+    assert (config.data.image_size, config.batch_size, config.length) == (
+        1024, 64, f"{epochs} epochs",
+    )  # fmt: skip
+    cfg = variants.of(config.model, 80)
+    assert (cfg.window, len(cfg.windowed), cfg.drop_path) == (14, cfg.depth - 4, depth)
+    chosen = config.optimizer
+    assert (chosen.layer_decay, chosen.weight_decay, config.schedule.lr) == (decay, 0.1, 1e-4)
+    falls = [float(drop.split()[0]) * 184375 / 100 for drop in config.schedule.step.drops]
+    np.testing.assert_allclose(falls, [163889, 177546], atol=25)
+    assert config.expected.metric == ""
+    objective = objectives.make(config, cfg).of_model(cfg)
+    assert (objective.width, objective.depth, objective.classes) == (256, 4, 80)
+    assert sum(objective.places(1024, 1024).counts) == 21824
+
+
+@pytest.mark.parametrize(
+    "given, part",
+    [
+        ("dataset=lvis", "lvis.*coco"),
+        ("backbone=half", "half.*frozen"),
+        ("dataset=coco", "model=auto; give one of ViTDet"),
+        ("dataset=voc,model=S/16", "model=S/16; give one of ViTDet"),
+    ],
+)
+def test_recipe_refuses_what_it_does_not_know(given, part):
+    with pytest.raises(BadInput, match=part):
+        config_lib.load(f"vit_jax:detect:{given}", [])

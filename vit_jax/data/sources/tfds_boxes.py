@@ -40,6 +40,11 @@ class Keys:
     label: str
     more: tuple[str, ...]
 
+    @property
+    def of_object(self) -> tuple[str, ...]:
+        """All features of an object that are read."""
+        return self.bbox, self.label, *self.more
+
 
 def find(features: Any) -> Keys | None:
     """Returns the features with the image and the boxes; None if there is not one of each."""
@@ -78,22 +83,74 @@ def table(builder: Any, records: Any, name: Callable[[int], str], keys: Keys) ->
       keys: from `find`.
 
     Raises:
-      BadInput: the records are of a format whose boxes cannot be counted.
+      BadInput: the records are damaged.
     """
-    most = max(1, _most_boxes(records, keys, name(0)))
-    features = builder.info.features
-    decoders = {keys.image: _tfds().decode.SkipDecoding()}
-    has_id = _ID in features
-    wanted = {keys.image: True, keys.objects: {keys.bbox, keys.label, *keys.more}}
-    wanted |= {_ID: True} if has_id else {}
+    most = max(1, _most_boxes(records, keys))
+    examples = _Examples(builder.info.features, records, name, keys)
 
-    def example_at(row: Tensor) -> dict[str, Any]:
+    def padded(row: Any, content: Any, *values: Any) -> tuple[np.ndarray, np.ndarray]:
+        sides = mask_file.sides(np.asarray(content, object).item()) or (1, 1)
+        objects = dict(zip(keys.of_object, values, strict=True))
+        own = examples.annotated(int(row), objects, None, sides)
+        clipped, counted = own.for_training()
+        boxes, classes = np.zeros((most, 4), np.float32), np.full(most, -1, np.int32)
+        boxes[: counted.sum()] = clipped[counted]
+        classes[: counted.sum()] = own.classes[counted]
+        return boxes, classes
+
+    def fields(row: Tensor) -> dict[str, Tensor]:
+        one = examples.read(row)
+        inputs = [row, one[keys.image], *(one[keys.objects][key] for key in keys.of_object)]
+        boxes, classes = tf.numpy_function(padded, inputs, (tf.float32, tf.int32), stateful=False)
+        return {
+            "image": one[keys.image],
+            "labels": tf.constant([-1], tf.int32),
+            "boxes": tf.ensure_shape(boxes, [most, 4]),
+            "box_classes": tf.ensure_shape(classes, [most]),
+        }
+
+    no_labels = np.full((len(records), 1), -1, np.int32)
+    return Table(
+        len(records), name, lambda: fields, labels=lambda: no_labels, numbered=True,
+        most_labels=1, truth=lambda: examples.truth,
+    )  # fmt: skip
+
+
+class _Examples:
+    """Reads examples with their objects."""
+
+    def __init__(self, features: Any, records: Any, name: Callable[[int], str], keys: Keys):
+        self._features, self._records, self._name, self._keys = features, records, name, keys
+        self._decoders = {keys.image: _tfds().decode.SkipDecoding()}
+        self._wanted: dict[str, Any] = {keys.image: True, keys.objects: {*keys.of_object}}
+        if _ID in features:
+            self._wanted[_ID] = True
+
+    def read(self, row: Tensor) -> dict[str, Any]:
+        """Returns the features of an example; the image stays encoded."""
+        records, decode = self._records, _tfds().decode
         data = tf.numpy_function(lambda i: records[int(i)], [row], tf.string, stateful=False)
         data.set_shape([])
-        specs = _tfds().decode.PartialDecoding(wanted, decoders=decoders).extract_features(features)
-        return specs.deserialize_example(data, decoders=decoders)
+        partial = decode.PartialDecoding(self._wanted, decoders=self._decoders)
+        specs = partial.extract_features(self._features)
+        return specs.deserialize_example(data, decoders=self._decoders)
 
-    def annotated(row: int, objects: dict[str, Any], number: Any, sides: tuple[int, int]):
+    def truth(self, row: int) -> Truth:
+        """Returns all boxes of an image."""
+        one = self.read(tf.constant(row, tf.int64))
+        objects = {key: value.numpy() for key, value in one[self._keys.objects].items()}
+        sides = mask_file.sides(one[self._keys.image].numpy())
+        if sides is None:
+            raise BadImage("it is not an image that says its size")
+        number = one[_ID].numpy() if _ID in one else None
+        own = self.annotated(row, objects, number, sides)
+        return own.truth(slice(None), 0, None)
+
+    def annotated(
+        self, row: int, objects: dict[str, Any], number: Any, sides: tuple[int, int]
+    ) -> Annotated:
+        """Returns one image with its boxes."""
+        keys, name = self._keys, self._name(row)
         ymin, xmin, ymax, xmax = np.asarray(objects[keys.bbox], np.float64).reshape(-1, 4).T
         boxes = np.stack([xmin, ymin, xmax, ymax], axis=1) * np.tile(sides[::-1], 2)
         ignored = np.zeros(len(boxes), bool)
@@ -102,58 +159,20 @@ def table(builder: Any, records: Any, name: Callable[[int], str], keys: Keys) ->
         areas = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)
         if "area" in keys.more:
             areas = np.asarray(objects["area"], np.float64)
-        classes, rows = np.asarray(objects[keys.label], np.int32), np.zeros(len(boxes), np.int64)
-        number = name(row) if number is None else number
         return Annotated(
-            [""], [name(row)], [number], np.array([sides]), rows, boxes, classes, ignored, areas
+            paths=[""],
+            names=[name],
+            ids=[int(number) if isinstance(number, np.integer) else name],
+            sides=np.array([sides]),
+            rows=np.zeros(len(boxes), np.int64),
+            boxes=boxes,
+            classes=np.asarray(objects[keys.label], np.int32),
+            ignored=ignored,
+            areas=areas,
         )
 
-    def padded(row: Any, content: Any, *values: Any) -> tuple[np.ndarray, np.ndarray]:
-        sides = mask_file.sides(np.asarray(content, object).item()) or (1, 1)
-        objects = dict(zip((keys.bbox, keys.label, *keys.more), values, strict=True))
-        own = annotated(int(row), objects, 0, sides)
-        clipped, counted = own.for_training()
-        boxes, classes = np.zeros((most, 4), np.float32), np.full(most, -1, np.int32)
-        boxes[: counted.sum()] = clipped[counted]
-        classes[: counted.sum()] = own.classes[counted]
-        return boxes, classes
 
-    def reader() -> Callable[[Tensor], dict[str, Tensor]]:
-        def fields(row: Tensor) -> dict[str, Tensor]:
-            one = example_at(row)
-            values = [one[keys.objects][key] for key in (keys.bbox, keys.label, *keys.more)]
-            inputs = [row, one[keys.image], *values]
-            boxes, classes = tf.numpy_function(
-                padded, inputs, (tf.float32, tf.int32), stateful=False
-            )
-            return {
-                "image": one[keys.image],
-                "labels": tf.constant([-1], tf.int32),
-                "boxes": tf.ensure_shape(boxes, [most, 4]),
-                "box_classes": tf.ensure_shape(classes, [most]),
-            }
-
-        return fields
-
-    def truth(row: int) -> Truth:
-        one = example_at(tf.constant(row, tf.int64))
-        objects = {key: value.numpy() for key, value in one[keys.objects].items()}
-        sides = mask_file.sides(one[keys.image].numpy())
-        if sides is None:
-            raise BadImage("it is not an image that says its size")
-        number = one[_ID].numpy() if has_id else None
-        number = int(number) if isinstance(number, np.integer) else None
-        own = annotated(row, objects, number, sides)
-        return own.truth(slice(None), 0, None)
-
-    no_labels = np.full((len(records), 1), -1, np.int32)
-    return Table(
-        len(records), name, reader, labels=lambda: no_labels, numbered=True, most_labels=1,
-        truth=lambda: truth,
-    )  # fmt: skip
-
-
-def _most_boxes(records: Any, keys: Keys, example: str) -> int:
+def _most_boxes(records: Any, keys: Keys) -> int:
     """Returns the largest number of boxes of an image; reads all records once and keeps it."""
     if not isinstance(records, RecordFiles):
         lengths = (_count(np.array([records[row]], object), keys) for row in range(len(records)))

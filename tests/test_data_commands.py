@@ -294,8 +294,8 @@ def test_an_error_that_quotes_bytes_is_a_reason():
     def read(index):
         raise UnicodeDecodeError("utf-8", b"record \xff is damaged", 7, 8, "invalid start byte")
 
-    reason, _ = check._examined(decode.Decode(), read, None, 2, 0)
-    assert reason == "cannot be read: record \ufffd is damaged"
+    reasons, _, _ = check._examined(decode.Decode(), read, None, None, ("a", "b"), 0)
+    assert reasons == ["cannot be read: record \ufffd is damaged"]
 
 
 def test_progress_counts_every_image(folder):

@@ -105,7 +105,7 @@ def test_no_file_names_a_private_module_of_jax_or_orbax():
 def test_extras_of_the_readme_exist():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     readme = (ROOT / "README.md").read_text()
-    for extra in ("cuda12", "cuda13", "tpu", "tf", "plan", "gcs", "dev", "export"):
+    for extra in ("cuda12", "cuda13", "tpu", "tf", "plan", "gcs", "coco", "dev", "export"):
         assert extra in project["optional-dependencies"]
         assert re.search(rf"\.\[(\w+,)?{extra}\]", readme)
 

@@ -63,7 +63,7 @@ def commands() -> list[list[str]]:
 
 
 def test_masks_have_names_of_their_own():
-    names = segmentation._names
+    names = segmentation.picture_names
     assert names(["p/a.jpg", "p/q/b.png"]) == ["a.png", "q/b.png"]
     clash = ["p/a.jpg", "p/a.png", "p/a.jpg.jpg"]
     assert names(clash) == ["a.jpg.png", "a.png.png", "a.jpg.jpg.png"]

@@ -16,6 +16,7 @@ from vit_jax.data.numpy_ops import resize
 from vit_jax.data.ops.decode import Decode
 from vit_jax.inference import segmenter
 from vit_jax.reports import segmentation_page
+from vit_jax.reports.worst import Worst
 from vit_jax.step.segmentation import Segmentation
 
 
@@ -101,7 +102,7 @@ def test_wide_image_takes_no_more_memory_than_its_tiles():
 
 
 def test_only_the_worst_images_are_drawn_and_kept():
-    drawn, worst = [], segmentation_page.Worst()
+    drawn, worst = [], Worst()
 
     def draw(name):
         drawn.append(name)

@@ -40,7 +40,16 @@ def image(i, kind):
     return pictures.encode(pixels, kind)
 
 
-def prepare(folder, *, file_format="tfrecord", splits=None, features=None, supervised=None, **kind):
+def prepare(
+    folder,
+    *,
+    file_format="tfrecord",
+    splits=None,
+    features=None,
+    supervised=None,
+    fillers=None,
+    **kind,
+):
     """Writes a dataset `tiny_pics` that is known only by its files, and returns its folder."""
     tfds = tfds_source._tfds()
     kind = kind.get("kind", "PNG")
@@ -57,7 +66,7 @@ def prepare(folder, *, file_format="tfrecord", splits=None, features=None, super
         "text": lambda i: f"text {i}",
         "mask": lambda i: _file(folder, i + 1, kind),
         "coarse": lambda i: i % 2,
-    }
+    } | (fillers or {})
 
     def info(self):
         return tfds.core.DatasetInfo(
@@ -119,6 +128,61 @@ def message(*args, **kwargs):
     with pytest.raises(errors.BadInput) as caught:
         opened(*args, **kwargs)
     return str(caught.value)
+
+
+# ---------------------------------------------------------------- boxes
+
+
+def objects(i):
+    """Some objects of image i, as TFDS's coco and voc have them."""
+    bbox = _tfds_bbox()
+    return [
+        {"bbox": bbox(ymin=0.25, xmin=0.0, ymax=1.0, xmax=0.5), "label": (i + n) % 2, "area": 7,
+         "is_crowd": n == 1}
+        for n in range(i % 4)
+    ]  # fmt: skip
+
+
+def _tfds_bbox():
+    return tfds_source._tfds().features.BBox
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_objects_are_boxes_in_pixels(tmp_path, file_format):
+    kinds = tfds_source._tfds().features
+    features = {
+        "image": kinds.Image(shape=(None, None, 3), encoding_format="png"),
+        "image/id": np.int64,
+        "objects": kinds.Sequence(
+            {"bbox": kinds.BBoxFeature(), "label": kinds.ClassLabel(names=["cat", "dog"]),
+             "area": np.int64, "is_crowd": np.bool_}
+        ),
+    }  # fmt: skip
+    fillers = {"image/id": lambda i: 1000 + i, "objects": objects}
+    folder = prepare(tmp_path, file_format=file_format, features=features, fillers=fillers)
+    source = opened(folder)
+    assert source.classes == ("cat", "dog")
+    assert {name: len(split) for name, split in source.splits.items()} == {
+        "train": TRAIN, "test": TEST,
+    }  # fmt: skip
+    split = source.splits["train"]
+    truth, fields = split.truth_reader(), tf.function(split.fields_reader())
+    for row in range(TRAIN):
+        true, own = truth(row), fields(tf.constant(row, tf.int64))
+        i = true.id - 1000
+        rows, columns = image(i, "PNG")[16:24][7], image(i, "PNG")[16:24][3]
+        assert own["image"].numpy() == image(i, "PNG")
+        assert true.sides == (rows, columns)
+        expected = [0, rows / 4, columns / 2, rows]
+        np.testing.assert_allclose(true.boxes, np.tile(expected, (i % 4, 1)))
+        assert true.classes.tolist() == [(i + n) % 2 for n in range(i % 4)]
+        assert true.ignored.tolist() == [n == 1 for n in range(i % 4)]
+        assert true.areas.tolist() == [7.0] * (i % 4)
+        kept = [(i + n) % 2 for n in range(i % 4) if n != 1]
+        assert own["box_classes"].numpy().tolist() == (kept + [-1] * 3)[:3]
+        found = own["boxes"][: len(kept)].numpy()
+        np.testing.assert_allclose(found, np.tile(expected, (len(kept), 1)), rtol=1e-6)
+        assert not own["boxes"][len(kept) :].numpy().any()
 
 
 # ---------------------------------------------------------------- reading

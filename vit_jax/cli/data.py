@@ -16,6 +16,7 @@ from vit_jax.errors import BadInput
 
 if TYPE_CHECKING:
     from vit_jax.data.prepare.packing import Packing
+    from vit_jax.data.sources.source import Options
 
 OVERRIDES = False  # whether --config.key=value may follow
 EXAMPLE = "vit_jax data check folder:/path/to/images"
@@ -125,13 +126,17 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
 def _open(args: argparse.Namespace) -> Any:
     from vit_jax.data.sources import registry as sources
+
+    return sources.open_source(args.source, _options(args), val_percent=0, test_percent=0)
+
+
+def _options(args: argparse.Namespace) -> "Options":
     from vit_jax.data.sources.source import Options
 
     if args.max_labels < 1:
         raise BadInput(f"--max_labels={args.max_labels}; give a number from 1 on.")
     names = [field.name for field in dataclasses.fields(Options)]
-    options = Options(**{name: getattr(args, name) for name in names})
-    return sources.open_source(args.source, options, val_percent=0, test_percent=0)
+    return Options(**{name: getattr(args, name) for name in names})
 
 
 def _check(args: argparse.Namespace, workers: int) -> int:
@@ -161,11 +166,19 @@ def _images(args: argparse.Namespace, workers: int) -> tuple[dict[str, Any], lis
     """Decodes every image; returns the findings for JSON, the lines, and the exit code."""
     from vit_jax import console
     from vit_jax.data.inspect import check
+    from vit_jax.data.sources import boxes
 
-    source = _open(args)
-    with console.bar("images") as progress:
-        report = check.check_images(source, workers, progress, _channels(args))
-    notes = [f"  {note}" for note in source.notes]
+    channels = _channels(args)
+    wrong = boxes.problems(args.source, _options(args))
+    if any(not one.left_out for one in wrong):  # the source does not open
+        report, notes = check.Report(0, 0, ()), ["  no image was decoded"]
+    else:
+        source = _open(args)
+        with console.bar("images") as progress:
+            report = check.check_images(source, workers, progress, channels)
+        notes = [f"  {note}" for note in source.notes]
+    bad = (*((one.where, one.reason) for one in wrong), *report.bad)
+    report = dataclasses.replace(report, bad=bad)
     return report.as_json(), [report.as_text(), *notes], 2 if report.bad else 0
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from vit_jax.cli import arguments, segmentation
+from vit_jax.cli import arguments, detection, segmentation
 from vit_jax.errors import BadInput
 
 if TYPE_CHECKING:
@@ -56,11 +56,13 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     """Runs the command; returns its exit code."""
     arguments.check_image_size(args)
     page, data = (arguments.writable(os.path.join(args.out, f)) for f in (PAGE_FILE, JSON_FILE))
-    from vit_jax.reports import evaluation_page, segmentation_page
+    from vit_jax.reports import detection_page, evaluation_page, segmentation_page
 
     report: Any = evaluation_page
     if segmentation.is_segmentation(args):
         report, evaluated = segmentation_page, segmentation.evaluate(args)
+    elif detection.is_detection(args):
+        report, evaluated = detection_page, detection.evaluate(args)
     else:
         with arguments.own_words():
             evaluated = evaluate(args)

@@ -40,13 +40,18 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         raise BadInput(f"--out={args.out} is in a bucket; write to a disk, then copy it there.")
     out = Path(os.path.abspath(arguments.place(args.out)))
     formats.check(args.format, out, with_preprocess=args.with_preprocess)
-    from vit_jax.inference import segmenter
+    from vit_jax.inference import detector, segmenter
 
-    if segmenter.is_segmentation(args.weights):
-        raise BadInput(
-            f"{args.weights} learned segmentation, and an export with its head is not built; use "
-            f"it with `vit_jax predict {args.weights} IMAGES --out=FOLDER`."
-        )
+    dense = {
+        "segmentation": (segmenter.is_segmentation, "FOLDER"),
+        "detection": (detector.is_detection, "FILE.json"),
+    }
+    for learned, (has_learned, where) in dense.items():
+        if has_learned(args.weights):
+            raise BadInput(
+                f"{args.weights} learned {learned}, and an export with its head is not built; use "
+                f"it with `vit_jax predict {args.weights} IMAGES --out={where}`."
+            )
     import jax
 
     jax.config.update("jax_platforms", "cpu")  # no device is needed, and it may be in use

@@ -10,7 +10,7 @@ import logging
 import sys
 from typing import Any
 
-from vit_jax.cli import arguments, segmentation
+from vit_jax.cli import arguments, detection, segmentation
 from vit_jax.errors import BadInput
 
 OVERRIDES = False  # whether --config.key=value may follow
@@ -28,7 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--out", default="", metavar="FILE",
-        help="CSV file to write (default: standard output); segmentation: folder for masks",
+        help="CSV file to write (default: standard output); segmentation: folder for masks; "
+        "detection: JSON file for boxes",
     )  # fmt: skip
     segmentation.whole(parser)
     arguments.names(parser)
@@ -41,6 +42,8 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         raise BadInput(f"--topk={args.topk}; give a number of classes from 1 on.")
     if segmentation.is_segmentation(args):
         return segmentation.predict(args)
+    if detection.is_detection(args):
+        return detection.predict(args)
     out = arguments.writable(args.out) if args.out else None
     from vit_jax import console
     from vit_jax.inference import inputs

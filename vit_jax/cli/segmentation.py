@@ -64,12 +64,12 @@ def _open(args: argparse.Namespace) -> "Segmenter":
         return segmenter.open_run(args.weights, arguments.image_size(args), args.whole)
 
 
-def _check_unused(args: argparse.Namespace, **defaults: object) -> None:
+def check_unused(args: argparse.Namespace, learned: str, **defaults: object) -> None:
     """Raises BadInput for an argument that only models of classes have, unless at its default."""
     for name, default in defaults.items():
         if getattr(args, name) != default:
             raise BadInput(
-                f"--{name} has no use with {args.weights}, which learned masks; leave it out."
+                f"--{name} has no use with {args.weights}, which learned {learned}; leave it out."
             )
 
 
@@ -84,17 +84,11 @@ def predict(args: argparse.Namespace) -> int:
     from vit_jax.data.ops.decode import BadImage
     from vit_jax.inference import inputs
 
-    _check_unused(args, topk=5, names="", heads=0, patch=0)
+    check_unused(args, "masks", topk=5, names="", heads=0, patch=0)
     if not args.out:
         raise BadInput(f"{args.weights} predicts masks; give --out=FOLDER for them.")
     out = Path(args.out).expanduser().resolve()
-    for given in args.images:
-        place = Path(given).expanduser()
-        if place.is_dir() and out.is_relative_to(place.resolve()):
-            raise BadInput(
-                f"--out={args.out} lies in {given}, so that the next run would take its masks for "
-                "images; give a folder elsewhere."
-            )
+    check_apart(args, out, "masks")
     folder = arguments.writable(os.path.join(args.out, "classes.txt")).parent
     paths = inputs.image_files(args.images, sys.stdin)
     model = _open(args)
@@ -112,7 +106,7 @@ def predict(args: argparse.Namespace) -> int:
             read.append((path, image))
             yield image
 
-    names = dict(zip(paths, _names(paths), strict=True))
+    names = dict(zip(paths, picture_names(paths), strict=True))
     with console.bar("images") as progress:
         for done, mask in enumerate(model.of_images(images()), 1):
             path, image = read.pop(0)
@@ -134,8 +128,19 @@ def predict(args: argparse.Namespace) -> int:
     return 0
 
 
-def _names(paths: Sequence[str]) -> list[str]:
-    """Returns a name for the mask of each image: its path below what all share, as PNG.
+def check_apart(args: argparse.Namespace, out: Path, what: str) -> None:
+    """Raises BadInput if `out`, for pictures, lies in a folder of images that is given."""
+    for given in args.images:
+        place = Path(given).expanduser()
+        if place.is_dir() and out.is_relative_to(place.resolve()):
+            raise BadInput(
+                f"--out={args.out} lies in {given}, so that the next run would take its {what} for "
+                "images; give a folder elsewhere."
+            )
+
+
+def picture_names(paths: Sequence[str]) -> list[str]:
+    """Returns a name for the picture made of each image: its path below what all share, as PNG.
 
     Where two images, such as a.jpg and a.png, would have one name, all keep their endings.
     """
@@ -158,8 +163,9 @@ def evaluate(args: argparse.Namespace) -> "Segmented":
     from vit_jax.evaluators.segmentation import Pixels
     from vit_jax.inference import model as inference
     from vit_jax.reports import segmentation_page, summary
+    from vit_jax.reports.worst import Worst
 
-    _check_unused(args, labels="", classes="all", names="", heads=0, patch=0)
+    check_unused(args, "masks", labels="", classes="all", names="", heads=0, patch=0)
     with arguments.own_words():
         opened = inference.open_data(args.weights, args.data or "", args.data_dir)
         name, split = inference.choose_split(opened, args.split)
@@ -177,7 +183,7 @@ def evaluate(args: argparse.Namespace) -> "Segmented":
             waiting.append((example, image, own_class[mask]))
             yield image
 
-    worst = segmentation_page.Worst()
+    worst = Worst[segmentation_page.Case]()
     with console.bar("images") as progress:
         for done, predicted in enumerate(model.of_images(images()), 1):
             example, image, mask = waiting.pop(0)

@@ -141,7 +141,8 @@ def summary(
     workdir = storage.path(args.workdir)
     drawn = not storage.is_remote(workdir) and any(workdir.glob(metric_writer.EVENT_FILES))
     curves = f" (curves: tensorboard --logdir={workdir})" if drawn else ""
-    more = {"finetune": "", "segment": " --out=predicted"}.get(recipes.split(args.config)[0].stem)
+    given = {"finetune": "", "segment": " --out=predicted", "detect": " --out=preds.json"}
+    more = given.get(recipes.split(args.config)[0].stem)
     following = (
         f"vit_jax predict {workdir} /path/to/images{more}"
         if more is not None

@@ -112,6 +112,11 @@ class Model:
         0.0, "stochastic depth: rate of the last block, linear from 0", _RATE)
     patch_dropout: float = results(
         0.0, "training: share of the patches that the blocks do not see", _RATE)
+    window: int = results(
+        0, "ViT: side in patches of the windows within which most blocks attend (ViTDet); 0: none",
+        Range(0, 2**16))
+    global_blocks: int = results(
+        4, "blocks without windows, evenly spaced; the last is one", Range(1, 10_000))
     gelu: Literal["auto", Gelu] = results(
         "auto", "form of GELU; quick: x sigmoid(1.702 x); auto, here and below: init's, else the "
         "published")

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from vit_jax.config import schema
 
 SOURCES = (
-    "tfds", "folder", "csv", "records", "tar", "masks", "voc", "vtab", "mix", "synthetic",
-    "objectnet", "python", "digits",
+    "tfds", "folder", "csv", "records", "tar", "masks", "voc", "coco", "yolo", "vtab", "mix",
+    "synthetic", "objectnet", "python", "digits",
 )  # fmt: skip
 _OWN = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*"
 _VARIANT = (

@@ -7,10 +7,7 @@ Start from `page`.
 """
 
 import dataclasses
-import heapq
-import itertools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,7 +19,6 @@ from vit_jax.evaluators.segmentation import Pixels
 from vit_jax.reports import drawing, pages
 from vit_jax.step.segmentation import mean_of_known
 
-SHOWN = 12  # worst images on a page
 _WIDTH = 360  # pixels of each of the three pictures of an image
 
 
@@ -66,26 +62,6 @@ class Segmented:
     pixels: Pixels
     worst: list[Case]
     verdict: str = ""
-
-
-class Worst:
-    """The `SHOWN` images with the lowest mean IoU so far, each drawn when it comes among them."""
-
-    def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Case]] = []
-        self._count = itertools.count()
-
-    def add(self, miou: float, draw: Callable[[], Case]) -> None:
-        """Keeps an image if it is among the worst; of equal ones, the first to come."""
-        rank = (-miou, -next(self._count))
-        if len(self._heap) < SHOWN:
-            heapq.heappush(self._heap, (*rank, draw()))
-        elif rank > self._heap[0][:2]:
-            heapq.heapreplace(self._heap, (*rank, draw()))
-
-    def cases(self) -> list[Case]:
-        """Returns them, the worst first."""
-        return [case for *_, case in sorted(self._heap, reverse=True)]
 
 
 def case(

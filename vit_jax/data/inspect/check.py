@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Decodes every image of a source, and its mask, and lists the bad ones.
+"""Decodes every image of a source, and its mask, looks at its boxes, and lists what is bad.
 
 Start from `check_images`.
 """
@@ -9,14 +9,17 @@ Start from `check_images`.
 import collections
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
 from vit_jax import console
+from vit_jax.data.example import BOXES
+from vit_jax.data.formats import boxes as box_files
 from vit_jax.data.formats import mask_file
+from vit_jax.data.formats.boxes import Truth
 from vit_jax.data.formats.stored import read_image
 from vit_jax.data.ops import decode
 from vit_jax.data.sources.source import Source
@@ -36,19 +39,23 @@ class Report:
       bad: (file as `Split.name` gives it, reason), in the order of the source.
       masks: for each class of masks, and last for pixels without one: name, number of images and
         number of pixels; () for a source without masks.
+      boxes: for each class of boxes, and last for crowd regions and difficult objects: name, number
+        of images and number of boxes; () for a source without boxes.
     """
 
     images: int
     classes: int
     bad: tuple[tuple[str, str], ...]
     masks: tuple[tuple[str, int, int], ...] = ()
+    boxes: tuple[tuple[str, int, int], ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Returns the object that `vit_jax data check --json` prints."""
         bad = [{"file": file, "reason": reason} for file, reason in self.bad]
         masks = [{"name": n, "images": i, "pixels": p} for n, i, p in self.masks]
         found: dict[str, Any] = {"images": self.images, "classes": self.classes, "bad": bad}
-        return found | ({"masks": masks} if masks else {})
+        boxes = [{"name": n, "images": i, "boxes": b} for n, i, b in self.boxes]
+        return found | ({"masks": masks} if masks else {}) | ({"boxes": boxes} if boxes else {})
 
     def as_text(self) -> str:
         """Formats the same result for people."""
@@ -58,6 +65,9 @@ class Report:
             pixels = max(sum(count for _, _, count in self.masks), 1)
             rows = [[n, f"{i:,}", f"{p:,}", f"{p / pixels:.2%}"] for n, i, p in self.masks]
             lines += ["", console.table(["class", "images", "pixels", "share"], rows)]
+        if self.boxes:
+            rows = [[n, f"{i:,}", f"{b:,}"] for n, i, b in self.boxes]
+            lines += ["", console.table(["class", "images", "boxes"], rows)]
         return "\n".join(lines)
 
 
@@ -68,7 +78,8 @@ def check_images(
 
     So every good image can be used for training. A file that Pillow refuses counts as bad even if
     TensorFlow's more tolerant JPEG decoder would accept it. Empty and unreadable files are bad too,
-    and so is an image whose mask cannot be read, has another size, an unknown class or no class.
+    and so is an image whose mask cannot be read, has another size, an unknown class or no class. A
+    box without area or outside its image is listed, and a stated size that the image does not have.
 
     Args:
       source: a source of any kind; images that are stored as pixels are good once they are read.
@@ -81,26 +92,36 @@ def check_images(
     total = sum(len(split) for split in tables)
     bad: list[tuple[str, str]] = []
     counts = np.zeros((len(source.classes) + 1, 2), np.int64)  # images and pixels; last: no class
-    done = 0
+    boxes = np.zeros_like(counts)  # images and boxes; last: those that training leaves out
+    done, names = 0, source.classes
     with ThreadPoolExecutor(workers) as threads:
         for split in tables:
-            read, mask_of = split.image_reader(), _mask_reader(split)
-            checked = _ordered(
-                threads,
-                functools.partial(_examined, op, read, mask_of, len(counts)),
-                range(len(split)),
-                16 * workers,
+            examine = functools.partial(
+                _examined,
+                op,
+                split.image_reader(),
+                _mask_reader(split),
+                _truth_reader(split),
+                names,
             )
-            for index, (reason, pixels) in enumerate(checked):
-                if reason:
-                    bad.append((split.name(index), reason))
+            checked = _ordered(threads, examine, range(len(split)), 16 * workers)
+            for index, (reasons, pixels, own) in enumerate(checked):
+                bad += [(split.name(index), reason) for reason in reasons]
                 if pixels is not None:
                     counts += np.stack([pixels > 0, pixels], axis=1)
+                if own is not None:
+                    boxes += np.stack([own > 0, own], axis=1)
                 done += 1
                 progress(done, total)
-    names = (*source.classes, "(no class)") if counts.any() else ()
-    masks = tuple((n, int(counts[k, 0]), int(counts[k, 1])) for k, n in enumerate(names))
-    return Report(total, len(source.classes), tuple(bad), masks)
+    masks = _rows((*names, "(no class)"), counts)
+    of_boxes = _rows((*names, "(crowd or difficult)"), boxes)
+    return Report(total, len(names), tuple(bad), masks, of_boxes)
+
+
+def _rows(names: Sequence[str], counts: np.ndarray) -> tuple[tuple[str, int, int], ...]:
+    if not counts.any():
+        return ()
+    return tuple((name, int(a), int(b)) for name, (a, b) in zip(names, counts, strict=True))
 
 
 def _images(source: Source) -> list[Split]:
@@ -133,24 +154,52 @@ def _mask_reader(split: Split) -> Callable[[int], Any] | None:
     return (lambda index: fields(index)["mask"]) if "mask" in fields(0) else None
 
 
+def _truth_reader(split: Split) -> Callable[[int], Truth] | None:
+    """Returns index -> true boxes; None for a source without."""
+    known = split.table.truth is not None
+    if not known and split.table.numpy_reader is not None and len(split):
+        known = {*BOXES} <= {*split.numpy_reader()(0)}
+    return split.truth_reader() if known and len(split) else None
+
+
+_Examined = tuple[list[str], np.ndarray | None, np.ndarray | None]
+
+
 def _examined(
-    op: decode.Decode, read: Any, mask_of: Any, counts: int, index: int
-) -> tuple[str, np.ndarray | None]:
-    """Returns why an example is bad, or "", and the pixels of each class, int64 [counts]."""
-    mask = None
+    op: decode.Decode, read: Any, mask_of: Any, truth_of: Any, names: Sequence[str], index: int
+) -> _Examined:
+    """Returns why an example is bad, the pixels of each class, and its boxes, int64 [classes + 1].
+
+    The last pixels have no class, the last boxes are left out of training.
+    """
     try:
         content = read(index)
         image = op.in_python(content) if isinstance(content, bytes) else content
-        if mask_of is None:
-            return "", None
-        mask = mask_of(index)
-        labels_HW = np.asarray(read_image(mask))
-        reason = mask_file.fault(labels_HW, image.shape[:2], counts - 1)
     except decode.BadImage as e:
-        return (str(e) if mask is None else _of_mask(mask, str(e))), None
+        return [str(e)], None, None
     except (OSError, UnicodeDecodeError, *op_errors()) as e:  # the second quotes a bad record
-        reason = f"cannot be read: {plain(e)}"
-        return (reason if mask is None else _of_mask(mask, reason)), None
+        return [f"cannot be read: {plain(e)}"], None, None
+    reasons, pixels, boxes = list[str](), None, None
+    if mask_of is not None:
+        reason, pixels = _examined_mask(mask_of(index), image.shape[:2], len(names) + 1)
+        reasons += [reason] if reason else []
+    if truth_of is not None:
+        truth: Truth = truth_of(index)
+        reasons += box_files.faults(truth, image.shape[:2], names)
+        labels = np.where(truth.ignored, len(names), truth.classes)[truth.classes < len(names)]
+        boxes = np.bincount(labels, minlength=len(names) + 1)
+    return reasons, pixels, boxes
+
+
+def _examined_mask(mask: Any, sides: tuple[int, int], counts: int) -> tuple[str, np.ndarray | None]:
+    """Returns why a mask is bad, or "", and the pixels of each class, int64 [counts]."""
+    try:
+        labels_HW = np.asarray(read_image(mask))
+        reason = mask_file.fault(labels_HW, sides, counts - 1)
+    except decode.BadImage as e:
+        return _of_mask(mask, str(e)), None
+    except OSError as e:
+        return _of_mask(mask, f"cannot be read: {plain(e)}"), None
     if not reason and mask_file.is_empty(labels_HW):
         reason = "no pixel has a class"
     labels_HW = np.where((labels_HW < 0) | (labels_HW >= counts), counts - 1, labels_HW)

@@ -1,13 +1,14 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Colours of classes, and pictures of masks in them. Start from `palette`."""
+"""Colours of classes, and pictures of masks and boxes in them. Start from `palette`."""
 
 import colorsys
 import io
+from collections.abc import Sequence
 
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageDraw, ImageFont
 
 # Okabe and Ito's, which people with any colour vision tell apart.
 FIRST = np.array(
@@ -40,6 +41,40 @@ def overlay(pixels: np.ndarray, mask: np.ndarray, colours: np.ndarray) -> np.nda
     """
     mixed = (pixels.astype(int) + colours[np.maximum(mask, 0)]) // 2
     return np.where(mask[..., None] >= 0, mixed, pixels).astype(np.uint8)
+
+
+def framed(
+    pixels: np.ndarray, boxes: np.ndarray, colours: np.ndarray, texts: Sequence[str] = ()
+) -> np.ndarray:
+    """Returns an image, uint8 [H, W, 3], with the frames of boxes and a text at each.
+
+    Args:
+      pixels: the image, uint8 [H, W, 3].
+      boxes: float [n, 4], left, top, right, bottom in pixels; the first are drawn above the others.
+      colours: the colour of each frame, uint8 [n, 3].
+      texts: a short text for each box; (): none.
+    """
+    picture = Image.fromarray(pixels)
+    draw = ImageDraw.Draw(picture)
+    longest = max(picture.size)
+    wide, font = max(1, round(longest / 300)), ImageFont.load_default(size=max(9, longest // 45))
+    shown = texts or [""] * len(boxes)
+    rows = [*zip(boxes.tolist(), colours.tolist(), shown, strict=True)]
+    for box, colour, text in rows[::-1]:
+        left, top, right, bottom = box
+        frame = [left, top, max(left, right - 1), max(top, bottom - 1)]
+        draw.rectangle(frame, outline=tuple(colour), width=wide)
+        if text:
+            place = draw.textbbox((left + wide, top + wide), text, font)
+            draw.rectangle(place, fill=tuple(colour))
+            draw.text((left + wide, top + wide), text, _ink(colour), font)
+    return np.asarray(picture)
+
+
+def _ink(colour: Sequence[int]) -> tuple[int, int, int]:
+    """Returns black or white, whichever can be read on a colour."""
+    light = np.dot(colour, (0.299, 0.587, 0.114)) > 140
+    return (0, 0, 0) if light else (255, 255, 255)
 
 
 def png(pixels: np.ndarray) -> bytes:

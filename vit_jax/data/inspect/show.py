@@ -5,7 +5,7 @@
 
 Masks are drawn as colours over the image, boxes as frames. Colours follow the number of the class.
 Pixels without a class stay as they are, and so does class 0 unless it has a name of its own other
-than background. Examples without labels are named by the classes of their masks.
+than background. Examples without labels are named by the classes of their masks or boxes.
 
 Start from `sheet`.
 """
@@ -83,7 +83,9 @@ def sheet(
                     draw.rectangle(frame, outline=_colour(int(k)), width=2)
         labels = batch["labels"][number]
         if "mask" in batch and (labels < 0).all():
-            labels = _by_area(batch["mask"][number])
+            labels = _by_count(batch["mask"][number])
+        if "box_classes" in batch and (labels < 0).all():
+            labels = _by_count(batch["box_classes"][number])
         draw.text((x, y + high + 2), _shortened(_names(labels, classes), wide, font), _INK, font)
     out = io.BytesIO()
     page.save(out, "PNG")
@@ -102,9 +104,9 @@ def _with_mask(
     return colours.overlay(pixels, shown, colours.palette(int(mask_HW.max(initial=0)) + 1))
 
 
-def _by_area(mask_HW: np.ndarray) -> np.ndarray:
-    """Returns the classes of a mask, those of the most pixels first."""
-    counts = np.bincount(mask_HW[mask_HW >= 0])
+def _by_count(classes: np.ndarray) -> np.ndarray:
+    """Returns the classes of a mask or of boxes, those of the most pixels or boxes first."""
+    counts = np.bincount(classes[classes >= 0])
     order = np.argsort(-counts, kind="stable")
     return order[counts[order] > 0]
 

@@ -119,7 +119,7 @@ def open_masks(rest: str, options: Any) -> _Opened:
 
 def _sorted_files(root: Path) -> tuple[list[_File], list[_File], list[str]]:
     """Returns images, masks, and the paths of files that may be neither."""
-    files = [_described(path) for path in _walked(root)]
+    files = [_described(path) for path in walked(root)]
     images, masks, others = (
         [file for file in files if file.kind == kind] for kind in ("image", "mask", "")
     )
@@ -134,7 +134,7 @@ def _sorted_files(root: Path) -> tuple[list[_File], list[_File], list[str]]:
     return images, masks, [file.path for file in others]
 
 
-def _walked(root: Path) -> Iterator[str]:
+def walked(root: Path) -> Iterator[str]:
     """Yields the paths of image files below a folder, relative to it, in order.
 
     Raises:
@@ -329,8 +329,8 @@ def of_pairs(
 
 # ---------------------------------------------------------------- Pascal VOC
 
-_VOC = (
-    "background", "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair",
+VOC_OBJECTS = (
+    "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair",
     "cow", "diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa",
     "train", "tvmonitor",
 )  # fmt: skip
@@ -353,7 +353,7 @@ def open_voc(rest: str, options: Any) -> _Opened:
             f"{key}: there is no {lists / 'train.txt'}; give the folder with JPEGImages, "
             "SegmentationClass and ImageSets, such as VOCdevkit/VOC2012."
         )
-    classes = class_file.named(_VOC)
+    classes = class_file.named(("background", *VOC_OBJECTS))
     if options.label_names:
         classes = class_file.read(class_file.find(root, options.label_names, key))
     pairs, missing = dict[str, list[tuple[str, str]]](), list[str]()

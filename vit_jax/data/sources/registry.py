@@ -17,7 +17,11 @@
     synthetic:NAME     noise in the size of a dataset of the recipes, e.g. jft300m or vtab/eurosat
     objectnet:PATH     a test set: the 113 classes of ObjectNet that ImageNet has too
     masks:PATH         images and masks that give the class of each pixel, see docs/segmentation.md
-    voc:PATH           the masks of Pascal VOC: JPEGImages, SegmentationClass and ImageSets
+    coco:FILE          a COCO file of instances, such as annotations/instances_train2017.json, or
+                       its folder: images with boxes, see docs/detection.md
+    voc:PATH           Pascal VOC: the masks, with JPEGImages, SegmentationClass and ImageSets; the
+                       boxes by PATH/ImageSets/Main, or where there are no masks
+    yolo:FILE          a YAML file of YOLO with names, train and val, or its folder
     python:M:F(k=v)    a function of the user's own package, see docs/extending_data.md
     digits             the handwritten digits of scikit-learn, 1,797 images of 8 x 8
 
@@ -194,5 +198,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "python": ("python:MODULE:FUNCTION", "vit_jax.data.sources.source:open_custom"),
     "digits": ("digits", "vit_jax.data.sources.builtin:open_digits"),
     "masks": ("masks:PATH", "vit_jax.data.sources.masks:open_masks"),
-    "voc": ("voc:PATH", "vit_jax.data.sources.masks:open_voc"),
+    "voc": ("voc:PATH", "vit_jax.data.sources.voc:open_voc"),
+    "coco": ("coco:FILE", "vit_jax.data.sources.coco:open_coco"),
+    "yolo": ("yolo:FILE", "vit_jax.data.sources.yolo:open_yolo"),
 }

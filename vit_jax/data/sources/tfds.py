@@ -15,6 +15,7 @@ from vit_jax.data.catalog import downloads
 from vit_jax.data.catalog.prepared import data_folder
 from vit_jax.data.formats.tfrecord import RecordFiles
 from vit_jax.data.sources import records as record_source
+from vit_jax.data.sources import tfds_boxes
 from vit_jax.data.splits.split import Split, Table
 from vit_jax.data.tensorflow import Tensor, one_line, tf
 from vit_jax.data.tensorflow import tfds as _tfds
@@ -52,6 +53,9 @@ def open_tfds(name: str, data_dir: str) -> tuple[list[str], dict[str, Split], li
     """
     setting = f"data.source=tfds:{name}"
     builder = open_builder(name, data_dir, setting)
+    features = builder.info.features
+    if not _of_type(features, "ClassLabel") and (keys := tfds_boxes.find(features)):
+        return _open_boxes(builder, keys, setting)
     image_key, label_key = _keys(builder, setting)
     reading = Reading(image_key, {label_key: True}, lambda example: example[label_key])
     splits = {}
@@ -60,6 +64,22 @@ def open_tfds(name: str, data_dir: str) -> tuple[list[str], dict[str, Split], li
             table = _table(builder, [info], reading, setting)
             splits[split] = Split(table, range(table.rows))
     return list(builder.info.features[label_key].names), splits, []
+
+
+def _open_boxes(
+    builder: Any, keys: tfds_boxes.Keys, setting: str
+) -> tuple[list[str], dict[str, Split], list[str]]:
+    splits = {}
+    for split, info in builder.info.splits.items():
+        if info.num_examples:
+            records = _records(builder, [info], setting)
+            table = tfds_boxes.table(builder, records, _namer(builder, [info]), keys)
+            splits[split] = Split(table, range(table.rows))
+    return tfds_boxes.names(builder.info.features, keys, setting), splits, []
+
+
+def _of_type(features: Any, kind: str) -> list[str]:
+    return [k for k, f in features.items() if isinstance(f, getattr(_tfds().features, kind))]
 
 
 def open_builder(name: str, data_dir: str, setting: str) -> Any:
@@ -157,11 +177,8 @@ def _keys(builder: Any, setting: str) -> tuple[str, str]:
     Raises:
       BadInput: the dataset has no such features.
     """
-    tfds = _tfds()
-
     features = builder.info.features
-    images = [k for k, f in features.items() if isinstance(f, tfds.features.Image)]
-    labels = [k for k, f in features.items() if isinstance(f, tfds.features.ClassLabel)]
+    images, labels = _of_type(features, "Image"), _of_type(features, "ClassLabel")
     image, label = (builder.info.supervised_keys or (None, None))[:2]
     image = image if image in images else (images[0] if len(images) == 1 else None)
     label = label if label in labels else (labels[0] if len(labels) == 1 else None)
@@ -212,11 +229,6 @@ def _table(builder: Any, infos: Sequence[Any], reading: Reading, setting: str) -
     """Returns a table of the examples of some of the dataset's own splits, one after another."""
     tfds = _tfds()
     records = _records(builder, infos, setting)
-    firsts = np.cumsum([0, *(info.num_examples for info in infos)])
-
-    def name(row: int) -> str:
-        part = int(np.searchsorted(firsts, row, side="right")) - 1
-        return f"tfds:{builder.info.full_name}/{infos[part].name}/{row - int(firsts[part])}"
 
     def reader() -> Callable[[Tensor], tuple[Tensor, Tensor]]:
         decoders = {reading.image_key: tfds.decode.SkipDecoding()}
@@ -235,7 +247,7 @@ def _table(builder: Any, infos: Sequence[Any], reading: Reading, setting: str) -
 
     return Table(
         len(records),
-        name,
+        _namer(builder, infos),
         reader,
         shards=np.cumsum([0, *(n for info in infos for n in info.shard_lengths)]),
         files=records.files if isinstance(records, RecordFiles) else None,
@@ -243,6 +255,17 @@ def _table(builder: Any, infos: Sequence[Any], reading: Reading, setting: str) -
         most_labels=1,
         ids=_ids(builder, records),
     )
+
+
+def _namer(builder: Any, infos: Sequence[Any]) -> Callable[[int], str]:
+    """Returns a function, row -> name, for some of the dataset's splits, one after another."""
+    firsts = np.cumsum([0, *(info.num_examples for info in infos)])
+
+    def name(row: int) -> str:
+        part = int(np.searchsorted(firsts, row, side="right")) - 1
+        return f"tfds:{builder.info.full_name}/{infos[part].name}/{row - int(firsts[part])}"
+
+    return name
 
 
 def _ids(builder: Any, records: Any) -> Callable[[], np.ndarray] | None:

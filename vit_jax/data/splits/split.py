@@ -22,6 +22,7 @@ from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput, unknown
 
 if TYPE_CHECKING:
+    from vit_jax.data.formats.boxes import Truth
     from vit_jax.data.formats.byte_ranges import Files
 
 Rows = range | np.ndarray  # rows of a table
@@ -54,6 +55,8 @@ class Table:
       most_labels: K if it is known before an example is read, else 0.
       numpy_reader: () -> a function, row -> the fields of an example, without TensorFlow, for
         `data.reader=python`; None if only TensorFlow reads them.
+      truth: () -> a function, row -> all true boxes of the image, for evaluations; None for a
+        source that knows no boxes but those in its fields.
     """
 
     rows: int
@@ -66,6 +69,7 @@ class Table:
     ids: Callable[[], np.ndarray] | None = None
     most_labels: int = 0
     numpy_reader: Callable[[], Callable[[int], NumpyFields]] | None = None
+    truth: "Callable[[], Callable[[int], Truth]] | None" = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,6 +138,29 @@ class Split:
             )
         read = self.table.numpy_reader()
         return lambda index: read(int(self.rows[index]))
+
+    def truth_reader(self) -> "Callable[[int], Truth]":
+        """Returns a function, index in this split -> all true boxes of the image.
+
+        Raises:
+          BadInput: the examples have no boxes with classes.
+        """
+        if self.table.truth is not None:
+            truth = self.table.truth()
+            return lambda index: truth(int(self.rows[index]))
+        from vit_jax.data.formats import boxes
+
+        if self.table.numpy_reader is not None:
+            read = self.numpy_reader()
+        else:
+            of_tensors = self.fields_reader()
+            read = lambda index: of_tensors(tf.constant(index, tf.int64))  # noqa: E731
+        if lacking := [key for key in example.BOXES if key not in read(0)]:
+            raise BadInput(
+                f"the examples, such as {self.name(0)}, have no {' and no '.join(lacking)}; take a "
+                "source that gives boxes, see docs/detection.md."
+            )
+        return lambda index: boxes.of_fields(self.name(index), read(index))
 
     def image_reader(self) -> Callable[[int], bytes | np.ndarray]:
         """Returns a function, index in this split -> the image as it is stored.

@@ -1,0 +1,255 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""`vit_jax predict` and `vit_jax evaluate` for runs that learned to find objects.
+
+Start from `predict` and `evaluate`.
+"""
+
+import argparse
+import functools
+import json
+import logging
+import math
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vit_jax.cli import arguments, segmentation
+from vit_jax.errors import BadInput
+
+if TYPE_CHECKING:
+    from vit_jax.data.formats.boxes import ImageId, Truth
+    from vit_jax.data.ops.decode import Decode
+    from vit_jax.data.sources.source import Source
+    from vit_jax.data.splits.split import Split
+    from vit_jax.inference.detector import Detector
+    from vit_jax.reports.detection_page import Detected
+    from vit_jax.step.detection import Detections
+
+log = logging.getLogger("vit_jax")
+
+
+def is_detection(args: argparse.Namespace) -> bool:
+    """Returns True if `weights` is a run that learned detection."""
+    from vit_jax.weights import loading
+
+    if not loading.may_be_run(args.weights):
+        return False
+    from vit_jax.inference import detector
+
+    return detector.is_detection(args.weights)
+
+
+def _open(args: argparse.Namespace) -> "Detector":
+    from vit_jax.inference import detector
+
+    with arguments.own_words():
+        return detector.open_run(args.weights, arguments.image_size(args))
+
+
+# ---------------------------------------------------------------- predict
+
+
+def predict(args: argparse.Namespace) -> int:
+    """Writes COCO results into the file `--out`, and pictures beside it; returns the exit code."""
+    from vit_jax import console
+    from vit_jax.data.inspect import colours, show
+    from vit_jax.data.numpy_ops.resize import Unsuitable
+    from vit_jax.data.ops.decode import BadImage
+    from vit_jax.inference import inputs
+    from vit_jax.reports import detection_page
+
+    segmentation.check_unused(args, "boxes", topk=5, names="", heads=0, patch=0)
+    if not args.out.endswith(".json"):
+        raise BadInput(f"{args.weights} predicts boxes; give --out=FILE.json for them.")
+    out = arguments.writable(args.out)
+    pictures = out.with_name(f"{out.stem}_pictures")
+    segmentation.check_apart(args, Path(pictures).expanduser().resolve(), "pictures")
+    arguments.writable(str(pictures / "x.png"))
+    paths = inputs.image_files(args.images, sys.stdin)
+    model = _open(args)
+    categories, ids = _coco_ids(args.weights, model.names, paths)
+    read, bad = list[tuple[str, np.ndarray]](), dict[str, str]()
+
+    def images() -> Iterator[np.ndarray]:
+        for path in paths:
+            try:
+                image = model.decode.in_python(Path(path).read_bytes())
+                model.check(image)
+            except (BadImage, Unsuitable, OSError) as e:
+                bad[path] = f"{path} cannot be used: {getattr(e, 'strerror', None) or e}."
+                continue
+            read.append((path, image))
+            yield image
+
+    names = dict(zip(paths, segmentation.picture_names(paths), strict=True))
+    results: list[dict[str, Any]] = []
+    with console.bar("images") as progress:
+        for done, found in enumerate(model.of_images(images()), 1):
+            path, image = read.pop(0)
+            results += _results(ids[path], found, categories)
+            shown = detection_page.drawn(show.visible(image), found, model.names)
+            arguments.write(pictures / names[path], colours.png(shown))
+            progress(done + len(bad), len(paths))
+    text = ",\n".join(json.dumps(one) for one in results)
+    arguments.write(out, f"[{text}]\n".encode())
+    log.info("%d images: %s, pictures in %s", len(paths) - len(bad), args.out, pictures)
+    if len(bad) == len(paths):
+        raise BadInput(
+            f"none of {len(paths)} images can be read, first: {next(iter(bad.values()))}"
+        )
+    arguments.check_all_read(bad, len(paths))
+    return 0
+
+
+def _results(
+    number: "ImageId", found: "Detections", categories: Sequence[int]
+) -> list[dict[str, Any]]:
+    """Returns the detections of an image as COCO's results."""
+    from vit_jax.evaluators.detection import coco_boxes
+
+    return [
+        {
+            "image_id": number,
+            "category_id": categories[label],
+            "bbox": [float(f"{x:.9g}") for x in box],
+            "score": float(f"{score:.9g}"),
+        }
+        for box, score, label in zip(
+            coco_boxes(found.boxes), found.scores.tolist(), found.classes.tolist(), strict=True
+        )
+    ]
+
+
+def _coco_ids(
+    weights: str, names: Sequence[str], paths: Sequence[str]
+) -> tuple[list[int], dict[str, "ImageId"]]:
+    """Returns the number of each class, and that of each image.
+
+    The data of the run tell both if they are of the kind `coco:`. Otherwise classes count from 1. A
+    file whose name is a number has that number, and any other its path.
+    """
+    spec = _source_of(weights)
+    number_of, known = dict[str, int](), dict[str, Any]()
+    if spec.startswith("coco:"):
+        from vit_jax.data.sources import coco
+
+        try:
+            number_of, known = coco.coco_ids(spec)
+        except BadInput as e:
+            log.warning("the categories are numbered from 1, not as in the data: %s", e)
+    categories = [number_of.get(name, label) for label, name in enumerate(names, 1)]
+    ids: list[Any] = [known.get(os.path.realpath(path)) for path in paths]
+    if None in ids:
+        stems = [Path(path).stem for path in paths]
+        ids = [int(stem) if stem.isdecimal() else None for stem in stems]
+    if None in ids or len({*ids}) < len(ids):
+        parent = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
+        ids = [os.path.relpath(os.path.abspath(path), parent) for path in paths]
+    return categories, dict(zip(paths, ids, strict=True))
+
+
+def _source_of(weights: str) -> str:
+    """Returns the source of the data of a run, `kind:rest`."""
+    from vit_jax.checkpoints import step_folders
+    from vit_jax.config import load as config_lib
+    from vit_jax.weights import loading
+
+    run = loading.find_run(weights)
+    assert run is not None, weights
+    return config_lib.read(str(run.workdir / step_folders.CONFIG_FILE)).data.source
+
+
+# ---------------------------------------------------------------- evaluate
+
+
+def evaluate(args: argparse.Namespace) -> "Detected":
+    """Measures a run on a split, in pixels of the images as stored."""
+    from vit_jax import console
+    from vit_jax.data.inspect import show
+    from vit_jax.data.numpy_ops.resize import Unsuitable
+    from vit_jax.evaluators import detection
+    from vit_jax.inference import model as inference
+    from vit_jax.reports import detection_page, summary
+    from vit_jax.reports.worst import Worst
+
+    segmentation.check_unused(args, "boxes", labels="", classes="all", names="", heads=0, patch=0)
+    detection.check_installed()
+    with arguments.own_words():
+        opened = inference.open_data(args.weights, args.data or "", args.data_dir)
+        name, split = inference.choose_split(opened, args.split)
+    for note in opened.notes:
+        log.info("data: %s", note)
+    model = _open(args)
+    own_class = _own_classes(args.weights, model.names, opened)
+    objects = detection.Objects(len(model.names))
+    waiting: list[tuple[str, np.ndarray, Truth]] = []
+
+    def images() -> Iterator[np.ndarray]:
+        for example, image, truth in _examples(split, model.decode, opened.classes):
+            try:
+                model.check(image)
+            except Unsuitable as e:
+                raise BadInput(f"{example}: {e}, or leave it out.") from e
+            waiting.append((example, image, truth._replace(classes=own_class[truth.classes])))
+            yield image
+
+    worst = Worst[detection_page.Case]()
+    with console.bar("images") as progress:
+        for done, found in enumerate(model.of_images(images()), 1):
+            example, image, truth = waiting.pop(0)
+            ap50 = objects.add(truth, found)
+            if not math.isnan(ap50):
+                drawing = (example, ap50, show.visible(image), truth, found, model.names)
+                worst.add(ap50, functools.partial(detection_page.case, *drawing))
+            progress(done, len(split))
+    figures = objects.figures()
+    measured = {name: {**figures.coco, detection.VOC: figures.voc}} if not args.data else {}
+    return detection_page.Detected(
+        args.weights, args.data or opened.spec, name, model.size, model.names, len(objects),
+        figures, worst.cases(), summary.verdict(measured, model.expected, model.changed),
+    )  # fmt: skip
+
+
+def _own_classes(weights: str, names: Sequence[str], data: "Source") -> np.ndarray:
+    """Returns the class of the run for each class of the data, by name."""
+    label = {name: number for number, name in enumerate(names)}
+    if lacking := [name for name in data.classes if name not in label]:
+        raise BadInput(
+            f"{data.spec} has the class {lacking[0]!r}, but {weights} knows only "
+            f"{', '.join(names[:20])}; evaluate on data whose classes have these names."
+        )
+    return np.array([label[name] for name in data.classes], np.int32)
+
+
+def _examples(
+    split: "Split", op: "Decode", names: Sequence[str]
+) -> Iterator[tuple[str, np.ndarray, "Truth"]]:
+    """Yields name, image and true boxes of each example as stored."""
+    from vit_jax.data.ops.decode import BadImage
+
+    read, truth_of = split.image_reader(), split.truth_reader()
+    for index in range(len(split)):
+        try:
+            stored = read(index)
+            image = op.in_python(stored) if isinstance(stored, bytes) else stored
+            truth = truth_of(index)
+        except (BadImage, OSError) as e:
+            reason = getattr(e, "strerror", None) or str(e)
+            raise BadInput(f"{split.name(index)}: {reason}; correct it or leave it out.") from e
+        if truth.classes.max(initial=-1) >= len(names):
+            raise BadInput(
+                f"{split.name(index)} has a box of class {truth.classes.max()}, of which there are "
+                f"{len(names)}; correct the source."
+            )
+        if truth.sides not in (None, image.shape[:2]):
+            raise BadInput(
+                f"{split.name(index)} has {image.shape[1]} x {image.shape[0]} pixels, its boxes "
+                f"are for {truth.sides[1]} x {truth.sides[0]}; correct one of them."
+            )
+        yield split.name(index), image, truth

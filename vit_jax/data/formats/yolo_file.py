@@ -1,0 +1,110 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Reads YOLO's files: one of the data set, as YAML, and one of labels for each image.
+
+Start from `read_labels`.
+"""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from vit_jax.errors import BadInput
+from vit_jax.storage import files as storage
+
+_USAGE = (
+    "expected YAML with names (a list, or numbers with names), train, and val or test: folders of "
+    "images, beside which a folder `labels` stands for `images`"
+)
+
+
+def read_labels(text: str) -> list[tuple[int, tuple[float, float, float, float]]]:
+    """Returns class and left, top, right, bottom of each box, in shares of the sides.
+
+    A line holds the class, then centre, width and height of a box; or then the corners of a
+    polygon, whose box is returned.
+
+    Raises:
+      ValueError: a line cannot be read.
+    """
+    found = []
+    for line in filter(None, map(str.strip, text.splitlines())):
+        words = line.split()
+        try:
+            label, numbers = int(float(words[0])), [float(word) for word in words[1:]]
+        except (ValueError, OverflowError):
+            numbers = []
+        if not numbers or not all(map(math.isfinite, numbers)):
+            raise ValueError(f"{line[:60]!r} is not a class and numbers")
+        if len(numbers) == 4:
+            x, y, width, height = numbers
+            box = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
+        elif len(numbers) >= 6 and len(numbers) % 2 == 0:
+            across, down = numbers[::2], numbers[1::2]
+            box = (min(across), min(down), max(across), max(down))
+        else:
+            raise ValueError(
+                f"{line[:60]!r} has {len(numbers)} numbers after the class; expected centre, width "
+                "and height, or the corners of a polygon"
+            )
+        found.append((label, box))
+    return found
+
+
+def read(path: Path) -> tuple[tuple[str, ...], dict[str, list[Path]]]:
+    """Returns the names of the classes, and for each split its folders or lists of images.
+
+    Raises:
+      BadInput: the file cannot be read, or names no classes or no folder.
+    """
+    try:
+        content = yaml.safe_load(storage.read(path).decode("utf-8-sig"))
+        if not isinstance(content, dict):
+            raise ValueError("it is not an object")
+        names = _names(content.get("names"))
+        splits = {
+            split: [_place(path, content.get("path"), text) for text in _texts(content[split])]
+            for split in ("train", "val", "test")
+            if content.get(split)
+        }
+        if not splits:
+            raise ValueError("it names no split")
+    except (ValueError, yaml.YAMLError, RecursionError) as e:
+        raise BadInput(f"{path}: {' '.join(str(e).split())[:200]}; {_USAGE}.") from e
+    return names, splits
+
+
+def _names(given: Any) -> tuple[str, ...]:
+    if isinstance(given, dict):
+        if {*given} != {*range(len(given))}:
+            raise ValueError("the numbers of its names are not 0, 1, 2, ...")
+        given = [given[number] for number in range(len(given))]
+    plain = isinstance(given, list) and all(isinstance(one, str | int | float) for one in given)
+    if not plain or not given:
+        raise ValueError("it has no list of names")
+    names = tuple(map(str, given))
+    if len({*names}) < len(names):
+        raise ValueError("two classes have one name")
+    return names
+
+
+def _texts(given: Any) -> list[str]:
+    texts = given if isinstance(given, list) else [given]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("a split is not a folder or a list of folders")
+    return texts
+
+
+def _place(file: Path, root: Any, text: str) -> Path:
+    """Returns a folder or list; exporters write `../train/images` also where train is beside."""
+    tops = [file.parent]
+    if isinstance(root, str):
+        tops = [file.parent / Path(root).expanduser(), file.parent]
+    beside = text
+    while beside.startswith("../"):
+        beside = beside.removeprefix("../")
+    places = [top / name for name in (text, beside) for top in tops]
+    return next((place for place in places if place.exists()), places[0])

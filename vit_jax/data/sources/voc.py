@@ -1,0 +1,129 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Opens Pascal VOC: its boxes here, its masks in `masks`. Start from `open_voc`."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vit_jax.data.formats import class_file, voc_file
+from vit_jax.data.formats.boxes import Annotated, Problem
+from vit_jax.data.ops.decode import EXTENSIONS
+from vit_jax.data.sources import boxes, masks
+from vit_jax.errors import BadInput
+from vit_jax.storage import files as storage
+
+_Objects = Sequence[Sequence[voc_file.VocObject]]
+
+
+def open_voc(rest: str, options: Any) -> boxes.Opened:
+    """Returns class names, splits and notes of a folder in the layout of Pascal VOC.
+
+    `PATH/ImageSets/Main` names its boxes, `PATH/ImageSets/Segmentation` its masks; PATH alone the
+    masks, unless there are only boxes.
+
+    Raises:
+      BadInput: the folder has another layout, or a file is missing or damaged.
+    """
+    root, lists = _folder(rest)
+    if has_boxes(rest):
+        return boxes.opened(f"voc:{rest}", find(rest, options))
+    names, splits, notes = masks.open_voc(str(root), options)
+    if not lists and (root / "ImageSets" / "Main").is_dir():
+        notes = [*notes, f"masks are read; for boxes, give voc:{root}/ImageSets/Main"]
+    return names, splits, notes
+
+
+def _folder(rest: str) -> tuple[Path, str]:
+    """Returns the folder of the data, and Main or Segmentation if `rest` names it."""
+    path = storage.path(rest)
+    if path.parent.name == "ImageSets" and path.name in ("Main", "Segmentation"):
+        return path.parent.parent, path.name
+    return path, ""
+
+
+def has_boxes(rest: str) -> bool:
+    """Returns True if `voc:REST` reads boxes, not masks."""
+    root, lists = _folder(rest)
+    there = {name: (root / "ImageSets" / name).is_dir() for name in ("Main", "Segmentation")}
+    return lists == "Main" or (not lists and there["Main"] and not there["Segmentation"])
+
+
+def find(rest: str, options: Any) -> boxes.Found:
+    """Returns what the files hold."""
+    key, (root, _) = f"data.source=voc:{rest}", _folder(rest)
+    lists = {s: root / "ImageSets" / "Main" / f"{s}.txt" for s in ("train", "val", "test")}
+    if not lists["train"].is_file():
+        lists["train"] = lists["train"].with_stem("trainval")
+    listed = {
+        split: sorted({line.split()[0] for line in _lines(path) if line.strip()})
+        for split, path in lists.items()
+        if path.is_file()
+    }
+    if not any(listed.values()) or not (root / "Annotations").is_dir():
+        raise BadInput(
+            f"{key}: {root} lacks Annotations, or lists of images such as ImageSets/Main/train.txt;"
+            " give the folder with JPEGImages, Annotations and ImageSets, such as VOCdevkit/VOC2012"
+            "."
+        )
+    read = {split: _read(root, names) for split, names in listed.items() if names}
+    used = {one.name for _, objects, _ in read.values() for some in objects for one in some}
+    names = masks.VOC_OBJECTS
+    if options.label_names:
+        path = class_file.find(root, options.label_names, key)
+        names = class_file.read(path).names
+    elif not used <= {*names}:
+        names = tuple(sorted(used))
+    return tuple(names), {s: _part(root, *one, names) for s, one in read.items()}, []
+
+
+def _lines(path: Path) -> list[str]:
+    return storage.read(path).decode("utf-8-sig", "replace").splitlines()
+
+
+def _read(root: Path, names: Sequence[str]) -> tuple[list[Any], _Objects, list[Problem]]:
+    """Returns name, file and sides of each image, its objects, and what is wrong."""
+    endings = {p.stem: p.name for p in (root / "JPEGImages").glob("*") if p.suffix.lower() in
+               EXTENSIONS}  # fmt: skip
+    images, objects, wrong = [], [], list[Problem]()
+    for name in names:
+        path, sides, own = root / "Annotations" / f"{name}.xml", (0, 0), list[voc_file.VocObject]()
+        try:
+            sides, own = voc_file.read(storage.read(path))
+        except (ValueError, OSError) as e:
+            wrong.append(Problem(str(path), getattr(e, "strerror", None) or str(e)))
+        if name not in endings:
+            wrong.append(Problem(str(path), f"there is no image {name} in JPEGImages"))
+        images.append((name, f"{root}/JPEGImages/{endings.get(name, name)}", sides))
+        objects.append(own)
+    return images, objects, wrong
+
+
+def _part(
+    root: Path, images: Any, objects: _Objects, wrong: list[Problem], names: Sequence[str]
+) -> Annotated:
+    label_of = {name: label for label, name in enumerate(names)}
+    found = [(row, one) for row, some in enumerate(objects) for one in some]
+    for row, one in found:
+        if one.name not in label_of:
+            what = "boxes left out, whose class has no name in the file of classes"
+            where = f"{root}/Annotations/{images[row][0]}.xml"
+            wrong.append(Problem(where, f"there is no class {one.name!r}", what))
+    found = [(row, one) for row, one in found if one.name in label_of]
+    ends = np.array([one.box for _, one in found], np.float64).reshape(-1, 4)
+    return Annotated(
+        paths=[path for _, path, _ in images],
+        names=[f"JPEGImages/{os.path.basename(path)}" for _, path, _ in images],
+        ids=[name for name, *_ in images],
+        sides=np.array([sides for *_, sides in images], np.int64).reshape(-1, 2),
+        rows=np.array([row for row, _ in found], np.int64),
+        boxes=ends,
+        classes=np.array([label_of[one.name] for _, one in found], np.int32),
+        ignored=np.array([one.difficult for _, one in found], bool),
+        areas=np.prod(ends[:, 2:] - ends[:, :2], axis=1),
+        problems=wrong,
+    )

@@ -15,7 +15,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -44,6 +44,22 @@ _NOTHING = sections.Expected()
 _TILE_BYTES = 2**24  # of the logits at the size of an image that are in memory at a time
 
 
+class Learned(NamedTuple):
+    """A run that was read.
+
+    Attributes:
+      objective: what it learned.
+      variant: the name of its model.
+      cfg: the configuration of its model.
+      images: those that it was trained on.
+    """
+
+    objective: Segmentation
+    variant: str
+    cfg: variants.Config
+    images: images_lib.Images
+
+
 @dataclasses.dataclass(frozen=True)
 class Segmenter:
     """A model that is ready to be applied.
@@ -60,6 +76,7 @@ class Segmenter:
       scale: size of an image that windows cover; 1 is the smallest that covers a window.
       expected: the published result of the run's recipe.
       changed: the keys that the run gives other values than the recipe.
+      learned: what an export needs to make `step` again.
     """
 
     names: tuple[str, ...]
@@ -72,6 +89,7 @@ class Segmenter:
     scale: float = 1.0
     expected: sections.Expected = _NOTHING
     changed: tuple[str, ...] = ()
+    learned: Learned | None = None
 
     def of_images(self, images: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
         """Yields the class of every pixel, int32 [H, W], of images uint8 [H, W, channels].
@@ -263,22 +281,21 @@ def open_run(
         params=jax.device_put(params, rules.replicated),
         rules=rules,
         step=jax.jit(
-            step_of(objective, network, size),
+            step_of(objective, network),
             out_shardings=rules.sharding(("act_batch",), (EACH * rules.batch_parts,)),
         ),
         whole=whole,
         scale=objective.scale,
         expected=config.expected if comparable and not whole else _NOTHING,
         changed=tuple(provenance.changed(origin, config) if origin else ()),
+        learned=Learned(objective, config.model.variant, cfg, images),
     )
 
 
-def step_of(objective: Segmentation, network: Network, size: tuple[int, int]) -> Step:
+def step_of(objective: Segmentation, network: Network) -> Step:
     """Returns `Segmenter.step`, not jitted yet."""
 
     def step(params: Any, windows: jax.Array) -> jax.Array:
-        grid = objective.grid(network, params, windows, train=False, key=None)
-        sides = map(min, grid.shape[1:3], size)  # a grid that is finer than the pixels shrinks here
-        return jax.image.resize(grid, (len(grid), *sides, grid.shape[3]), "linear")
+        return objective.exported(network, params, windows)["logits"]
 
     return step

@@ -416,7 +416,7 @@ def _unstacked(stacked: Any, depth: int) -> list[Any]:
 
 def maps(tokens_BLD: Sequence[jax.Array], grid: tuple[int, ...]) -> tuple[jax.Array, ...]:
     """Returns tokens of patches as feature maps, float32 [B, rows, columns, D] each."""
-    return tuple(x.reshape(len(x), *grid, -1).astype(jnp.float32) for x in tokens_BLD)
+    return tuple(x.reshape(x.shape[0], *grid, -1).astype(jnp.float32) for x in tokens_BLD)
 
 
 def head(x_BD: jax.Array, classes: int, bias: float, name: str = "head") -> jax.Array:

@@ -265,6 +265,19 @@ class Objective:
         """
         raise NotImplementedError
 
+    def exported(self, network: Network, params: PyTree, images: jax.Array) -> dict[str, jax.Array]:
+        """Returns what an exported model computes of images, where that is not the model's output.
+
+        Args:
+          network: the model.
+          params: parameters of the model and the objective.
+          images: uint8 [B, H, W, C]; B may be free.
+
+        Returns:
+          Arrays [B, ...] by name. Whole numbers, such as classes, follow from float outputs.
+        """
+        raise NotImplementedError
+
     def total(self, batches: Iterable[Mapping[str, Any]]) -> dict[str, float | int]:
         """Returns `EVALUATED`, and `examples`, of all batches together.
 

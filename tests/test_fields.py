@@ -320,7 +320,9 @@ def numbered_masks(options, worst):
 
 def of_numbered_masks(worst, **changes):
     source = opened_sources.opened(f"python:{__name__}:numbered_masks(worst={worst})")
-    return pictures.batches(source.splits["train"], "resize({size})", fields=None, batch_size=5, **changes)
+    return pictures.batches(
+        source.splits["train"], "resize({size})", fields=None, batch_size=5, **changes
+    )
 
 
 def test_a_mask_of_a_class_that_the_source_lacks_is_named():

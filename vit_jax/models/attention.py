@@ -30,7 +30,7 @@ from vit_jax.sharding import Rules, constrain
 # and `xla` call jax.nn.dot_product_attention, `splash` calls jax's Pallas kernel for TPUs.
 Path = Literal["plain", "memory_efficient", "packed", "splash", "xla", "cudnn"]
 
-_MASKED = -1e30  # added to the scores of tokens that are not real
+MASKED = -1e30  # added to the scores of tokens that nothing attends to
 _BLOCK = 512  # tokens that splash attention computes at once
 
 # Parameter path within a block -> logical axes; see sharding.param_axes.
@@ -207,6 +207,7 @@ class Attention(nn.Module):
       path: code path; all but plain and memory_efficient support neither dropout nor relative
         scores, see `not_fused`.
       extras: further options.
+      gives_keys: whether to return the keys too; only with the paths plain and memory_efficient.
     """
 
     heads: int
@@ -216,6 +217,7 @@ class Attention(nn.Module):
     relative: bool = False
     path: Path = "plain"
     extras: Extras = Extras()
+    gives_keys: bool = False
 
     @nn.compact
     def __call__(
@@ -224,17 +226,19 @@ class Attention(nn.Module):
         memory_BMD: jax.Array,
         key: jax.Array | None,
         places_M2: jax.Array | None = None,
-        real_BM: jax.Array | None = None,
-    ) -> jax.Array:
+        bias_BM: jax.Array | None = None,
+    ) -> Any:
         """Lets queries [B, L, D] attend to memory [B, M, D]; returns [B, L, D].
+
+        With `gives_keys` it also returns the keys, mean over the heads, float32 [B, M, K].
 
         Args:
           query_BLD: queries; with rotary positions or offsets, the first L of the memory.
           memory_BMD: memory.
           key: typed key of dropout; None in evaluation.
           places_M2: `rope.coordinates` of the memory, for rotary positions.
-          real_BM: bool, False for tokens that nothing attends to; None: all are real. Only the
-            paths plain and memory_efficient take it.
+          bias_BM: float32, added to the scores of each token of the memory, such as `MASKED` for
+            one that nothing attends to. Only the paths plain and memory_efficient take it.
         """
         width = query_BLD.shape[-1]
         heads = self.heads, width // self.heads
@@ -260,15 +264,19 @@ class Attention(nn.Module):
             project(memory_BMD, name).astype(factors(self.dtype)) for name in ("key", "value")
         )
         if self.path in ("plain", "memory_efficient"):
-            mixed_BLNK = self._plain(query_BLNK, key_BMNK, value_BMNK, key, real_BM)
+            mixed_BLNK = self._plain(query_BLNK, key_BMNK, value_BMNK, key, bias_BM)
         else:
             relative = self.relative or extras.offsets is not None
             assert not not_fused(dropout=self.dropout, relative=relative)
-            assert real_BM is None, self.path
+            assert bias_BM is None, self.path
+            assert not self.gives_keys, self.path
             mixed_BLNK = self._without_weights(query_BLNK, key_BMNK, value_BMNK, heads[1])
         bias = extras.has_bias("out")
         out = Projection(heads, (width,), self.dtype, self.rules, bias, name="out")
-        return checkpoint_name(out(mixed_BLNK, (width,)), "attention_out")
+        out_BLD = checkpoint_name(out(mixed_BLNK, (width,)), "attention_out")
+        if not self.gives_keys:
+            return out_BLD
+        return out_BLD, jnp.mean(key_BMNK.astype(jnp.float32), axis=2)
 
     def _angles(self, places_M2: jax.Array | None, heads: tuple[int, int]) -> jax.Array | None:
         """Returns the angles of rotary positions, [M, N or 1, P]; None without any."""
@@ -322,7 +330,7 @@ class Attention(nn.Module):
         key_BMNK: jax.Array,
         value_BMNK: jax.Array,
         key: Any,
-        real_BM: jax.Array | None,
+        bias_BM: jax.Array | None,
     ) -> jax.Array:
         """Returns the values weighted by the softmax of the scores, [B, L, N, K]."""
         batch, length, heads, head_dim = key_BMNK.shape
@@ -334,10 +342,10 @@ class Attention(nn.Module):
             bias_BNLM = relative_scores(query_BLNK, table_RNK.astype(factors(self.dtype)))
         if self.extras.offsets is not None:
             bias_BNLM = self._offset_bias(batch, query_BLNK.shape[1])
-        if real_BM is not None:
+        if bias_BM is not None:
             shape = (batch, heads, query_BLNK.shape[1], length)
-            masked_BNLM = jnp.broadcast_to(jnp.where(real_BM, 0.0, _MASKED)[:, None, None], shape)
-            bias_BNLM = masked_BNLM if bias_BNLM is None else bias_BNLM + masked_BNLM
+            of_memory_BNLM = jnp.broadcast_to(bias_BM[:, None, None], shape)
+            bias_BNLM = of_memory_BNLM if bias_BNLM is None else bias_BNLM + of_memory_BNLM
         if self.is_mutable_collection("intermediates"):  # only if the caller asks for them
             looked_BNLM = attention_math.weights(
                 attention_math.swap(query_BLNK), attention_math.swap(key_BMNK), bias_BNLM

@@ -334,6 +334,8 @@ class Deep(Protocol):
     def remat(self) -> Remat: ...
     @property
     def maps(self) -> tuple[int, ...]: ...
+    @property
+    def shrinks(self) -> bool: ...
 
 
 Layer = tuple[jax.Array, jax.Array] | None  # drop-path rate and key of a layer; None in evaluation
@@ -351,8 +353,9 @@ def apply_blocks(
 ) -> tuple[jax.Array, list[jax.Array]]:
     """Applies S equal blocks one after another, with or without a scan; both draw the same numbers.
 
-    Without the scan, each block is a module with its own parameters. With `unrolled` or `maps`, the
-    blocks use the stacked parameters of the scan, but avoid its stacked arrays of kept activations.
+    Without the scan, each block is a module with its own parameters. With `unrolled`, `maps` or
+    `shrinks`, the blocks use the stacked parameters of the scan, but avoid its stacked arrays of
+    kept activations, and may change the number of tokens.
     Call this inside a compact method. A block maps (x, `Layer`, shared) to (x, None). Dense layers
     and modules with what fine-tuning adds are those of `added`.
 
@@ -361,7 +364,7 @@ def apply_blocks(
       block: the class of the blocks.
       attributes: the attributes of every block.
       x_BLD: [B, L, D].
-      cfg: configuration with depth, drop path, scan, unrolled, remat and maps.
+      cfg: configuration with depth, drop path, scan, unrolled, remat, maps and shrinks.
       key: typed key; None in evaluation.
       shared: an argument that every block receives.
       last: further attributes of the last block, used only with `unrolled`.
@@ -372,7 +375,7 @@ def apply_blocks(
     layers_S: Layer = None
     if key is not None:
         layers_S = (jnp.linspace(0.0, cfg.drop_path, cfg.depth), jax.random.split(key, cfg.depth))
-    unrolled = (cfg.unrolled or cfg.maps) and not model.is_initializing()
+    unrolled = (cfg.unrolled or cfg.maps or cfg.shrinks) and not model.is_initializing()
     rows = _as_rows(getattr(model, "rules", None))
     with added.to_layers(factors=factors(cfg.dtype), rows=rows):
         if cfg.scan and (not unrolled or model.is_mutable_collection("intermediates")):

@@ -4,7 +4,9 @@
 """Token merging: equal to numpy's, FLOPs by hand, and what it is refused with."""
 
 import dataclasses
+import json
 
+import exports
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +14,9 @@ import numpy_vit
 import pytest
 import tiny
 
+import vit_jax
 from vit_jax import tree
+from vit_jax.cli.main import main
 from vit_jax.errors import BadInput
 from vit_jax.models import merging, variants
 from vit_jax.models.merging import Merged
@@ -231,3 +235,45 @@ def test_calls_that_name_tokens_are_refused(options, name):
     images = tiny.images(2, *SIDES)
     with pytest.raises(BadInput, match=f"model.merge=2: .* no place for {name}"):
         variants.make(cfg).apply({"params": tiny.params(cfg, *SIDES)}, images, **options)
+
+
+# ---------------------------------------------------------------- weights that are used with it
+
+
+@pytest.fixture(scope="module")
+def workdir(tmp_path_factory):
+    """A run of a ViT for images of 8 pixels, 2 x 2 patches and a class token."""
+    return exports.run(tmp_path_factory.mktemp("run"))
+
+
+def test_loaded_weights_merge_as_they_are_told(workdir):
+    whole, params, preprocess = vit_jax.load(workdir)
+    model, same, _ = vit_jax.load(workdir, merge=1)
+    assert (whole.cfg.merge, model.cfg.merge) == (0, 1)
+    images = preprocess(np.random.default_rng(0).integers(0, 256, (3, 8, 8, 3), np.uint8))
+    found = model.apply({"params": same}, images, train=False)
+    expected = numpy_logits(model.cfg, jax.device_get(params), images)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    with pytest.raises(BadInput, match=r"merge=-1 \(--merge_tokens\); give 0 or more"):
+        vit_jax.load(workdir, merge=-1)
+
+
+def test_weights_of_another_family_do_not_merge(tmp_path):
+    cfg = tiny.mixer()
+    vit_jax.save(tmp_path / "mixer.npz", variants.make(cfg), tiny.params(cfg))
+    with pytest.raises(BadInput, match="only the tokens of a ViT or a hybrid are merged"):
+        vit_jax.load(tmp_path / "mixer.npz", merge=2, image_size=tiny.size(cfg))
+
+
+@pytest.mark.integration
+def test_evaluation_says_how_many_pairs_were_merged(digits_run, tmp_path):
+    found = {}
+    for merge in (0, 3):
+        out = tmp_path / str(merge)
+        words = ["evaluate", str(digits_run), f"--merge_tokens={merge}", f"--out={out}"]
+        assert main(words) == 0
+        found[merge] = json.loads((out / "evaluation.json").read_text())
+    assert "merge" not in found[0]["model"]
+    assert found[3]["model"]["merge"] == 3
+    assert found[3]["confusion"] != found[0]["confusion"]
+    assert main(["evaluate", str(digits_run), "--merge_tokens=-2", f"--out={out}"]) == 2

@@ -159,7 +159,7 @@ def evaluate(args: argparse.Namespace) -> "Segmented":
     from vit_jax.inference import model as inference
     from vit_jax.reports import segmentation_page, summary
 
-    _check_unused(args, labels="", classes="all", names="", heads=0, patch=0)
+    _check_unused(args, labels="", classes="all", names="", heads=0, patch=0, merge_tokens=None)
     with arguments.own_words():
         opened = inference.open_data(args.weights, args.data or "", args.data_dir)
         name, split = inference.choose_split(opened, args.split)

@@ -345,12 +345,12 @@ def apply_blocks(
     model: nn.Module,
     block: type[nn.Module],
     attributes: tuple[Any, ...],
-    x_BLD: jax.Array,
+    x_BLD: Any,
     cfg: Deep,
     key: jax.Array | None,
     shared: Any = None,
     last: tuple[Any, ...] = (),
-) -> tuple[jax.Array, list[jax.Array]]:
+) -> tuple[Any, list[Any]]:
     """Applies S equal blocks one after another, with or without a scan; both draw the same numbers.
 
     Without the scan, each block is a module with its own parameters. With `unrolled`, `maps` or
@@ -363,7 +363,7 @@ def apply_blocks(
       model: the module that owns the blocks.
       block: the class of the blocks.
       attributes: the attributes of every block.
-      x_BLD: [B, L, D].
+      x_BLD: [B, L, D], or what else the blocks map.
       cfg: configuration with depth, drop path, scan, unrolled, remat, maps and shrinks.
       key: typed key; None in evaluation.
       shared: an argument that every block receives.

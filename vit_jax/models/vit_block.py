@@ -58,7 +58,9 @@ class EncoderBlock(nn.Module):
         if not isinstance(x, Merged):
             return self._layer(x, None, layer, shared)[0], None
         bias_BL = jnp.log(x.sizes_BL)  # proportional attention
-        return self._layer(*x, layer, shared._replace(bias_BL=bias_BL)), None
+        tokens_BLD, sizes_BL = self._layer(*x, layer, shared._replace(bias_BL=bias_BL))
+        assert sizes_BL is not None
+        return Merged(tokens_BLD, sizes_BL), None
 
     def _layer(
         self,
@@ -66,7 +68,7 @@ class EncoderBlock(nn.Module):
         sizes_BL: jax.Array | None,
         layer: Layer,
         shared: Shared,
-    ) -> Merged:
+    ) -> tuple[jax.Array, jax.Array | None]:
         """Returns the tokens after the layer, with their sizes if there are any."""
         cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
         path_rate, keys = (
@@ -89,12 +91,13 @@ class EncoderBlock(nn.Module):
         if cfg.parallel:
             both_BLD = attended_BLD + self._scaled("mlp", self._mlp(x_BLD, keys[3]))
             tokens_BLD = tokens_BLD + dropout(both_BLD, path_rate, keys[2], per_example=True)
-            return Merged(constrain(tokens_BLD, _ACTIVATIONS, self.rules), sizes_BL)
+            return constrain(tokens_BLD, _ACTIVATIONS, self.rules), sizes_BL
 
         tokens_BLD = tokens_BLD + dropout(attended_BLD, path_rate, keys[2], per_example=True)
         if cfg.norm_at == "post":
             tokens_BLD = self._norm("attn_norm", tokens_BLD)
         if sizes_BL is not None and not self.first:
+            assert keys_BLK is not None
             both = Merged(tokens_BLD, sizes_BL)
             tokens_BLD, sizes_BL = merging.merged(both, keys_BLK, cfg.prefix, cfg.merge)
         x_BLD = tokens_BLD if cfg.norm_at == "post" else self._norm("mlp_norm", tokens_BLD)
@@ -102,7 +105,7 @@ class EncoderBlock(nn.Module):
         tokens_BLD = tokens_BLD + dropout(x_BLD, path_rate, keys[4], per_example=True)
         if cfg.norm_at == "post":
             tokens_BLD = self._norm("mlp_norm", tokens_BLD)
-        return Merged(constrain(tokens_BLD, _ACTIVATIONS, self.rules), sizes_BL)
+        return constrain(tokens_BLD, _ACTIVATIONS, self.rules), sizes_BL
 
     def _attention(
         self, x_BLD: jax.Array, shared: Shared, key: jax.Array | None, gives_keys: bool

@@ -24,7 +24,7 @@ from vit_jax.config import images as images_lib
 from vit_jax.config import load as config_lib
 from vit_jax.data.numpy_ops import resize
 from vit_jax.data.tensorflow import tf
-from vit_jax.inference import segmenter
+from vit_jax.inference import dense_run, segmenter
 from vit_jax.inference.export import forward, writer
 from vit_jax.models import variants
 from vit_jax.step import state
@@ -82,11 +82,11 @@ def street_scenes(data_dir):
 @pytest.fixture(scope="module")
 def found(workdir, street_scenes):
     """The classes that the run itself finds, with the precision of an export."""
-    model = segmenter.open_run(str(workdir), whole=True)
-    learned = model.learned
-    network = program.network(variants.make(forward.plain(learned.cfg)), learned.images)
-    step = jax.jit(segmenter.step_of(learned.objective, network))
-    classes = np.stack(list(dataclasses.replace(model, step=step).of_images(street_scenes)))
+    run = dense_run.open_run(str(workdir), None)
+    network = program.network(variants.make(forward.plain(run.cfg)), run.images)
+    step = jax.jit(segmenter.step_of(run.objective, network))
+    model = dataclasses.replace(segmenter.open_run(str(workdir), whole=True), step=step)
+    classes = np.stack(list(model.of_images(street_scenes)))
     assert len(np.unique(classes)) > 2
     return classes
 

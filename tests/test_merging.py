@@ -195,6 +195,7 @@ def test_parameters_are_those_without_merging():
         ({"rope": "axial"}, "merge needs positions that the stem adds"),
         ({"posemb": "relative2d"}, "merge needs positions that the stem adds"),
         ({"posemb_at": "every"}, "merge needs positions that the stem adds"),
+        ({"window": 2}, "window needs every patch: patch_dropout=0 and merge=0"),
         ({"parallel": True}, "merge comes between attention and MLP"),
         ({"merge": -1}, "model.merge=-1"),
     ],

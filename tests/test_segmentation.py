@@ -188,7 +188,7 @@ def test_flops_of_a_step_have_those_of_the_head():
     """Two stages of a BiT: the head works on the finer grid, with the channels of both."""
     objective = Segmentation(levels=2, classes=CLASSES)
     cfg = objective.model(tiny.bit())
-    (h, w, d), (_, _, more) = segmentation._shapes_of_maps(cfg, 33, 47)
+    (h, w, d), (_, _, more) = variants.shapes_of_maps(cfg, 33, 47)
     head = objective.step_flops(cfg, 33, 47) - 3 * cfg.training_flops(33, 47)
     assert head == 6 * h * w * (d + more) * CLASSES
 

@@ -453,7 +453,7 @@ NUMBERS = [
 
 @pytest.mark.parametrize("field", NUMBERS)
 def test_negative_numbers_are_bad_input_and_biases_are_not(field):
-    assert len(NUMBERS) == 23
+    assert len(NUMBERS) == 25
     for variant in ("B/16", "BiT-R50x1", "Mixer-B/16"):
         with pytest.raises(BadInput, match=rf"model\.{field}=-1"):
             variants.config(variant=variant, classes=3, **{field: -1})

@@ -23,6 +23,7 @@ from vit_jax.step.objective import Objective
 # Name in `objective` -> class. `auto` stands for the three that have sections of their own.
 OBJECTIVES = {
     "contrastive": "vit_jax.step.contrastive:Contrastive",
+    "detection": "vit_jax.step.detection:Detection",
     "dino": "vit_jax.step.dino:Dino",
     "mae": "vit_jax.step.mae:MAE",
     "segmentation": "vit_jax.step.segmentation:Segmentation",

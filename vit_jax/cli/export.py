@@ -13,6 +13,7 @@ from vit_jax.inference.export import formats
 from vit_jax.storage import files as storage
 
 OVERRIDES = False  # whether --config.key=value may follow
+_WITH_HEADS = ("segmentation", "detection")  # objectives with heads on feature maps
 EXAMPLE = "vit_jax export runs/quickstart --format=stablehlo --out=runs/digits.stablehlo"
 
 
@@ -39,22 +40,22 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         raise BadInput(f"--out={args.out} is in a bucket; write to a disk, then copy it there.")
     out = Path(os.path.abspath(arguments.place(args.out)))
     formats.check(args.format, out, with_preprocess=args.with_preprocess)
-    from vit_jax.inference import segmenter
+    from vit_jax.inference import dense_run
 
-    learned_masks = segmenter.is_segmentation(args.weights)
-    if learned_masks:
-        _check_masks(args)
+    has_head = any(dense_run.learns(args.weights, name) for name in _WITH_HEADS)
+    if has_head:
+        _check_head(args)
     import jax
 
     jax.config.update("jax_platforms", "cpu")  # no device is needed, and it may be in use
     from vit_jax import console
     from vit_jax.inference.export import writer
 
-    if learned_masks:
+    if has_head:
         with arguments.own_words():
-            masks = segmenter.open_run(args.weights, arguments.image_size(args))
+            learned = dense_run.open_run(args.weights, arguments.image_size(args))
         with console.bar("export") as progress:
-            exported = writer.write_segmenter(masks, args.format, out, progress=progress)
+            exported = writer.write_run(learned, args.format, out, progress=progress)
     else:
         model = arguments.open_model(args)
         with console.bar("export") as progress:
@@ -71,15 +72,16 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     return 0
 
 
-def _check_masks(args: argparse.Namespace) -> None:
-    """Raises BadInput for arguments that have no use with a run that learned masks."""
+def _check_head(args: argparse.Namespace) -> None:
+    """Raises BadInput for arguments that have no use with a run that has a head of its own."""
     if args.format not in formats.GRAPHS:
         raise BadInput(
             f"--format={args.format} holds the weights of a model of classes, and {args.weights} "
-            f"learned masks with a head of its own; write --format={' or '.join(formats.GRAPHS)}."
+            f"has the head of its objective; write --format={' or '.join(formats.GRAPHS)}."
         )
     for name in ("heads", "patch"):
         if getattr(args, name):
             raise BadInput(
-                f"--{name} has no use with {args.weights}, which learned masks; leave it out."
+                f"--{name} has no use with {args.weights}, which has the head of its objective; "
+                "leave it out."
             )

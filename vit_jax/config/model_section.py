@@ -115,6 +115,11 @@ class Model:
     merge: int = results(
         0, "pairs of tokens that each layer merges (ToMe), in training and evaluation",
         Range(0, 2**16))
+    window: int = results(
+        0, "ViT: side in patches of the windows within which most blocks attend (ViTDet); 0: none",
+        Range(0, 2**16))
+    global_blocks: int = results(
+        4, "blocks without windows, evenly spaced; the last is one", Range(1, 10_000))
     gelu: Literal["auto", Gelu] = results(
         "auto", "form of GELU; quick: x sigmoid(1.702 x); auto, here and below: init's, else the "
         "published")

@@ -313,7 +313,8 @@ FORMS: dict[str, tuple[str, Callable[[Any], bool]]] = {
         _pairs(lambda v: _number(v, _FACTORS), _pattern),
     ),
     "objective": (
-        "auto, contrastive(...), dino(...), mae(...), segmentation(...) or MODULE:NAME(...)",
+        "auto, contrastive(...), detection(...), dino(...), mae(...), segmentation(...) or "
+        "MODULE:NAME(...)",
         _text,
     ),
     "patterns": ("path patterns, which are regular expressions: ('embedding/.*',)", _all(_pattern)),

@@ -15,26 +15,19 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
-from vit_jax import sharding, tree
-from vit_jax.build import objectives, program
-from vit_jax.checkpoints import step_folders
-from vit_jax.config import images as images_lib
-from vit_jax.config import load as config_lib
-from vit_jax.config import provenance, sections
+from vit_jax import sharding
+from vit_jax.config import sections
 from vit_jax.data.numpy_ops import resize
-from vit_jax.data.ops import chain, decode
+from vit_jax.data.ops import decode
 from vit_jax.data.ops.scale import FILL
-from vit_jax.errors import BadInput
-from vit_jax.models import variants
-from vit_jax.runtime import coordination
+from vit_jax.inference import dense_run
 from vit_jax.step.objective import Network
 from vit_jax.step.segmentation import Segmentation
-from vit_jax.weights import loading
 
 Step = Callable[[Any, jax.Array], jax.Array]
 EACH = 4  # windows in a batch on each device
@@ -42,22 +35,6 @@ _OVERLAP = 3  # a window begins at most 2/3 of its side after the one before (DI
 _MOST_BYTES = 2**31  # of the logits of an image
 _NOTHING = sections.Expected()
 _TILE_BYTES = 2**24  # of the logits at the size of an image that are in memory at a time
-
-
-class Learned(NamedTuple):
-    """A run that was read.
-
-    Attributes:
-      objective: what it learned.
-      variant: the name of its model.
-      cfg: the configuration of its model.
-      images: those that it was trained on.
-    """
-
-    objective: Segmentation
-    variant: str
-    cfg: variants.Config
-    images: images_lib.Images
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +53,6 @@ class Segmenter:
       scale: size of an image that windows cover; 1 is the smallest that covers a window.
       expected: the published result of the run's recipe.
       changed: the keys that the run gives other values than the recipe.
-      learned: what an export needs to make `step` again.
     """
 
     names: tuple[str, ...]
@@ -89,7 +65,6 @@ class Segmenter:
     scale: float = 1.0
     expected: sections.Expected = _NOTHING
     changed: tuple[str, ...] = ()
-    learned: Learned | None = None
 
     def of_images(self, images: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
         """Yields the class of every pixel, int32 [H, W], of images uint8 [H, W, channels].
@@ -224,12 +199,7 @@ def _mixed(a: np.ndarray, b: np.ndarray, share: np.ndarray) -> np.ndarray:
 
 def is_segmentation(text: str) -> bool:
     """Returns True if FILE_OR_RUN is a run whose objective is segmentation."""
-    if not loading.may_be_run(text):
-        return False
-    run = loading.find_run(text)
-    assert run is not None, text
-    config = config_lib.read(str(run.workdir / step_folders.CONFIG_FILE))
-    return config.objective.partition("(")[0] == "segmentation"
+    return dense_run.learns(text, "segmentation")
 
 
 def open_run(
@@ -245,50 +215,22 @@ def open_run(
     Raises:
       BadInput: the run cannot be read, or does not take images of this size.
     """
-    if not coordination.present_accelerators():
-        jax.config.update("jax_platforms", "cpu")  # or libtpu complains about a missing TPU
-    run = loading.find_run(text)
-    assert run is not None, text
-    config = config_lib.read(str(run.workdir / step_folders.CONFIG_FILE))
-    names = loading.class_names(run.workdir)
-    if not names:
-        raise BadInput(f"{run.workdir / step_folders.CLASSES_FILE} names no classes; restore it.")
-    cfg = variants.of(config.model, len(names))
-    objective = objectives.make(config, cfg)
-    assert isinstance(objective, Segmentation)
-    cfg, images = objective.model(cfg), images_lib.of(config.data)
-    size = image_size or images.size
-    ops = chain.parse("data.eval_ops", config.data.eval_ops, size, images.channels)
-    decodes = (op for op in ops if isinstance(op, decode.Decode))
-    variants.check_image_size(cfg, *size)
-    weights = loading.read_weights(text)
-    prefix = f"{program.PARAMETERS}/"
-    head = {p.removeprefix(prefix): x for p, x in weights.flat.items() if p.startswith(prefix)}
-    cfg, params = loading.ordinary(weights, size, cfg)
-    params = {**params, program.PARAMETERS: tree.nested(head)}
-    rules = sharding.Rules(
-        sharding.make_mesh(replica=0, data=-1, fsdp=1, tensor=1),
-        (("act_batch", ("replica", "data")),),
-    )
-    network = program.network(variants.make(cfg, rules), images)
-
-    comparable = image_size in (None, images.size)
-    origin = provenance.read(run.workdir).recipe
+    run = dense_run.open_run(text, image_size)
+    objective, rules = run.objective, run.rules
     return Segmenter(
-        names=names,
-        size=size,
-        decode=next(decodes, decode.Decode(channels=images.channels)),
-        params=jax.device_put(params, rules.replicated),
+        names=run.names,
+        size=run.size,
+        decode=run.decode,
+        params=run.params,
         rules=rules,
         step=jax.jit(
-            step_of(objective, network),
+            step_of(objective, run.network),
             out_shardings=rules.sharding(("act_batch",), (EACH * rules.batch_parts,)),
         ),
         whole=whole,
         scale=objective.scale,
-        expected=config.expected if comparable and not whole else _NOTHING,
-        changed=tuple(provenance.changed(origin, config) if origin else ()),
-        learned=Learned(objective, config.model.variant, cfg, images),
+        expected=_NOTHING if whole else run.expected,
+        changed=run.changed,
     )
 
 

@@ -22,6 +22,7 @@ from jax.ad_checkpoint import checkpoint_name
 from vit_jax.config.model_section import Biases, Rope
 from vit_jax.models import attention_math, layers
 from vit_jax.models.layers import factors, product, stream
+from vit_jax.models.windows import MASKED, Windows, attended
 from vit_jax.sharding import Rules, constrain
 
 # `plain` is written out and differentiable in every way. `memory_efficient` and `packed` have a
@@ -30,7 +31,6 @@ from vit_jax.sharding import Rules, constrain
 # and `xla` call jax.nn.dot_product_attention, `splash` calls jax's Pallas kernel for TPUs.
 Path = Literal["plain", "memory_efficient", "packed", "splash", "xla", "cudnn"]
 
-MASKED = -1e30  # added to the scores of tokens that nothing attends to
 _BLOCK = 512  # tokens that splash attention computes at once
 
 # Parameter path within a block -> logical axes; see sharding.param_axes.
@@ -178,6 +178,7 @@ class Extras:
       offsets: grid of patches and 1 with a class token, for a learned bias of each offset; None
         without one.
       query_scale: factor on the queries, beside the division of scores by sqrt(K).
+      windows: the windows within which tokens attend to each other; None: to all.
     """
 
     norm: Literal["", "layer", "rms"] = ""
@@ -187,6 +188,7 @@ class Extras:
     rope_base: float = 100.0
     offsets: tuple[tuple[int, int], int] | None = None
     query_scale: float = 1.0
+    windows: Windows | None = None
 
     def has_bias(self, name: str) -> bool:
         """Returns True if the projection `query`, `key`, `value` or `out` has a bias."""
@@ -263,20 +265,36 @@ class Attention(nn.Module):
         key_BMNK, value_BMNK = (
             project(memory_BMD, name).astype(factors(self.dtype)) for name in ("key", "value")
         )
-        if self.path in ("plain", "memory_efficient"):
-            mixed_BLNK = self._plain(query_BLNK, key_BMNK, value_BMNK, key, bias_BM)
+        # With windows, whoever asks for the weights gets all pairs, with zeros between windows.
+        if extras.windows is None or self.is_mutable_collection("intermediates"):
+            mixed_BLNK = self._mixed(query_BLNK, key_BMNK, value_BMNK, key, bias_BM)
         else:
-            relative = self.relative or extras.offsets is not None
-            assert not not_fused(dropout=self.dropout, relative=relative)
-            assert bias_BM is None, self.path
-            assert not self.gives_keys, self.path
-            mixed_BLNK = self._without_weights(query_BLNK, key_BMNK, value_BMNK, heads[1])
+            mixed_BLNK = attended(
+                self._mixed, query_BLNK, key_BMNK, value_BMNK, key, bias_BM, extras.windows
+            )
         bias = extras.has_bias("out")
         out = Projection(heads, (width,), self.dtype, self.rules, bias, name="out")
         out_BLD = checkpoint_name(out(mixed_BLNK, (width,)), "attention_out")
         if not self.gives_keys:
             return out_BLD
         return out_BLD, jnp.mean(key_BMNK.astype(jnp.float32), axis=2)
+
+    def _mixed(
+        self,
+        query_BLNK: jax.Array,
+        key_BMNK: jax.Array,
+        value_BMNK: jax.Array,
+        key: Any,
+        bias_BM: jax.Array | None,
+    ) -> jax.Array:
+        """Returns the values that each query mixes, [B, L, N, K], by the code path."""
+        if self.path in ("plain", "memory_efficient"):
+            return self._plain(query_BLNK, key_BMNK, value_BMNK, key, bias_BM)
+        relative = self.relative or self.extras.offsets is not None
+        assert not not_fused(dropout=self.dropout, relative=relative)
+        assert bias_BM is None, self.path
+        head_dim = query_BLNK.shape[2] * query_BLNK.shape[3] // self.heads
+        return self._without_weights(query_BLNK, key_BMNK, value_BMNK, head_dim)
 
     def _angles(self, places_M2: jax.Array | None, heads: tuple[int, int]) -> jax.Array | None:
         """Returns the angles of rotary positions, [M, N or 1, P]; None without any."""
@@ -347,6 +365,11 @@ class Attention(nn.Module):
             of_memory_BNLM = jnp.broadcast_to(bias_BM[:, None, None], shape)
             bias_BNLM = of_memory_BNLM if bias_BNLM is None else bias_BNLM + of_memory_BNLM
         if self.is_mutable_collection("intermediates"):  # only if the caller asks for them
+            if self.extras.windows is not None:
+                apart_LM = jnp.where(self.extras.windows.seen(), 0.0, MASKED)
+                shape = (batch, heads, *apart_LM.shape)
+                apart_BNLM = jnp.broadcast_to(apart_LM, shape)
+                bias_BNLM = apart_BNLM if bias_BNLM is None else bias_BNLM + apart_BNLM
             looked_BNLM = attention_math.weights(
                 attention_math.swap(query_BLNK), attention_math.swap(key_BMNK), bias_BNLM
             )

@@ -8,7 +8,7 @@ Axes: B batch, L tokens, D width, F mlp width, S layers. Norms are computed in f
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import flax.linen as nn
@@ -339,6 +339,7 @@ class Deep(Protocol):
 
 
 Layer = tuple[jax.Array, jax.Array] | None  # drop-path rate and key of a layer; None in evaluation
+_NO_ATTRIBUTES: Mapping[int, Mapping[str, Any]] = {}
 
 
 def apply_blocks(
@@ -349,13 +350,13 @@ def apply_blocks(
     cfg: Deep,
     key: jax.Array | None,
     shared: Any = None,
-    last: tuple[Any, ...] = (),
+    own: Mapping[int, Mapping[str, Any]] = _NO_ATTRIBUTES,
 ) -> tuple[Any, list[Any]]:
     """Applies S equal blocks one after another, with or without a scan; both draw the same numbers.
 
-    Without the scan, each block is a module with its own parameters. With `unrolled`, `maps` or
-    `shrinks`, the blocks use the stacked parameters of the scan, but avoid its stacked arrays of
-    kept activations, and may change the number of tokens.
+    Without the scan, each block is a module with its own parameters. With `unrolled`, `maps`,
+    `shrinks` or attributes of single blocks, the blocks use the stacked parameters of the scan, but
+    avoid its stacked arrays of kept activations, and may change the number of tokens.
     Call this inside a compact method. A block maps (x, `Layer`, shared) to (x, None). Dense layers
     and modules with what fine-tuning adds are those of `added`.
 
@@ -367,7 +368,7 @@ def apply_blocks(
       cfg: configuration with depth, drop path, scan, unrolled, remat, maps and shrinks.
       key: typed key; None in evaluation.
       shared: an argument that every block receives.
-      last: further attributes of the last block, used only with `unrolled`.
+      own: number of a block, from 0 on -> its further attributes, which no parameter depends on.
 
     Returns:
       The output of the last block, and the output of each block that `cfg.maps` counts from 1.
@@ -375,10 +376,12 @@ def apply_blocks(
     layers_S: Layer = None
     if key is not None:
         layers_S = (jnp.linspace(0.0, cfg.drop_path, cfg.depth), jax.random.split(key, cfg.depth))
-    unrolled = (cfg.unrolled or cfg.maps or cfg.shrinks) and not model.is_initializing()
+    unrolled = cfg.unrolled or cfg.maps or cfg.shrinks or own
+    unrolled = unrolled and not model.is_initializing()
+    asked = model.is_mutable_collection("intermediates")
     rows = _as_rows(getattr(model, "rules", None))
     with added.to_layers(factors=factors(cfg.dtype), rows=rows):
-        if cfg.scan and (not unrolled or model.is_mutable_collection("intermediates")):
+        if cfg.scan and (not unrolled or (asked and not own)):
             blocks = nn.scan(
                 rematerialised(block, cfg.remat, inside_scan=True),
                 variable_axes={"params": 0, "intermediates": 0},
@@ -390,15 +393,22 @@ def apply_blocks(
             return x_BLD, [x_BLD] * len(cfg.maps)  # `maps` is only here to make the parameters
 
         alone, outputs = rematerialised(block, cfg.remat, inside_scan=False), []
+        sown = []
         params = _unstacked(model.variables["params"]["blocks"], cfg.depth) if cfg.scan else []
         for i in range(cfg.depth):
             layer: Any = (x_BLD, _layer(layers_S, i), shared)
+            more = own.get(i, {})
             if cfg.scan:
-                block_i = alone(*attributes, *(last if i == cfg.depth - 1 else ()), parent=None)
-                x_BLD, _ = block_i.apply({"params": params[i]}, *layer)  # type: ignore[misc]
+                block_i: Any = alone(*attributes, **more, parent=None)
+                mutable = ["intermediates"] if asked else []
+                (x_BLD, _), kept = block_i.apply({"params": params[i]}, *layer, mutable=mutable)
+                sown.append(kept.get("intermediates"))
             else:
-                x_BLD, _ = alone(*attributes, name=f"block_{i}")(*layer)
+                x_BLD, _ = alone(*attributes, **more, name=f"block_{i}")(*layer)
             outputs.append(x_BLD)
+        if asked and cfg.scan:
+            stacked = jax.tree.map(lambda *x: jnp.stack(x), *sown)
+            model.put_variable("intermediates", "blocks", stacked)
         return x_BLD, [outputs[level - 1] for level in cfg.maps]
 
 

@@ -7,6 +7,7 @@ A family of models is a module that is imported on use. It has `config`, which t
 the family's configuration. Start from `of` or `config`, then `make`.
 """
 
+import functools
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -111,6 +112,15 @@ def shapes(cfg: Config, height: int, width: int, channels: int = 3) -> Any:
     image = jax.ShapeDtypeStruct((1, height, width, channels), jnp.float32)
     key = jax.eval_shape(lambda: jax.random.key(0))
     return jax.eval_shape(make(cfg).init, key, image)["params"]
+
+
+@functools.cache
+def shapes_of_maps(cfg: Config, height: int, width: int) -> list[tuple[int, int, int]]:
+    """Returns rows, columns and width of each feature map of a model for an RGB image."""
+    image = jax.ShapeDtypeStruct((1, height, width, 3), jnp.float32)
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    maps, _ = jax.eval_shape(make(cfg).init_with_output, key, image)
+    return [x.shape[1:] for x in maps]
 
 
 def describe(variant: str, cfg: Config) -> dict[str, Any]:

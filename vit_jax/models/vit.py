@@ -19,7 +19,6 @@ import jax.numpy as jnp
 
 from vit_jax.errors import BadInput
 from vit_jax.models import layers, posemb
-from vit_jax.models.attention import MASKED
 from vit_jax.models.layers import dropout
 from vit_jax.models.merging import Merged
 from vit_jax.models.vit_block import EncoderBlock as EncoderBlock
@@ -28,6 +27,7 @@ from vit_jax.models.vit_config import AXES as AXES
 from vit_jax.models.vit_config import SIZES as SIZES
 from vit_jax.models.vit_config import ViTConfig as ViTConfig
 from vit_jax.models.vit_config import config as config
+from vit_jax.models.windows import MASKED
 from vit_jax.sharding import Rules, constrain
 
 
@@ -97,13 +97,16 @@ class ViT(nn.Module):
             real_BL = jnp.pad(real_BL, ((0, 0), (cfg.prefix, 0)), constant_values=True)
         bias_BL = None if real_BL is None else jnp.where(real_BL, 0.0, MASKED)
         shared = Shared(everywhere_1LD, self._places(grid, stem_key), bias_BL)
-        attributes, last = (cfg, self.rules, grid), (cfg.last_is_short and visible_BK is None,)
+        own: dict[int, dict[str, Any]] = {i: {"windowed": True} for i in cfg.windowed}
+        asked = self.is_mutable_collection("intermediates")  # of all tokens
+        if cfg.last_is_short and visible_BK is None and not asked:
+            own[cfg.depth - 1] = {"first": True}
         x, shares_BL = tokens_BLD, real_BL
         if cfg.merge and not self.is_initializing():  # which makes the same parameters
             self._check_merging(real_BL, visible_BK)
             x = Merged(tokens_BLD, jnp.ones(tokens_BLD.shape[:2], jnp.float32))
         x, outputs = layers.apply_blocks(
-            self, EncoderBlock, attributes, x, cfg, blocks_key, shared, last
+            self, EncoderBlock, (cfg, self.rules, grid), x, cfg, blocks_key, shared, own
         )
         if isinstance(x, Merged):
             x, shares_BL = x

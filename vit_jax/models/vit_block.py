@@ -6,6 +6,7 @@
 Axes: B batch, L tokens, D width. Start from `EncoderBlock.__call__`.
 """
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -17,6 +18,7 @@ from vit_jax.models.attention import Attention, Extras
 from vit_jax.models.layers import Layer, Mlp, dropout
 from vit_jax.models.merging import Merged
 from vit_jax.models.vit_config import ViTConfig
+from vit_jax.models.windows import Windows
 from vit_jax.sharding import Rules, constrain
 
 
@@ -43,12 +45,14 @@ class EncoderBlock(nn.Module):
       rules: placement of activations.
       grid: rows and columns of patches.
       first: whether to return only the first token, [B, 1, D].
+      windowed: whether patches attend within windows; see `windows`.
     """
 
     cfg: ViTConfig
     rules: Rules | None
     grid: tuple[int, int]
     first: bool = False
+    windowed: bool = False
 
     @nn.compact
     def __call__(
@@ -119,11 +123,16 @@ class EncoderBlock(nn.Module):
             queries_BLD = x_BLD[:, :1]
             if path != "memory_efficient":
                 path = "plain"  # the other paths gain nothing with one query
-        if shared.bias_BL is not None and path != "memory_efficient":
+        extras, biased = cfg.extras(self.grid), shared.bias_BL is not None
+        if self.windowed:
+            windows = Windows(cfg.window, self.grid, cfg.prefix)
+            extras = dataclasses.replace(extras, windows=windows)
+            path = windows.path(path, masked=biased)
+        elif biased and path != "memory_efficient":
             path = "plain"  # the others take no bias
         attention = Attention(
             cfg.heads, cfg.attention_dropout, cfg.dtype, self.rules, cfg.posemb == "relative",
-            path, cfg.extras(self.grid), gives_keys, name="attn",
+            path, extras, gives_keys, name="attn",
         )  # fmt: skip
         result = attention(queries_BLD, x_BLD, key, shared.places_L2, shared.bias_BL)
         return result if gives_keys else (result, None)

@@ -26,7 +26,7 @@ from vit_jax.config.model_section import (
     StemNorm,
 )
 from vit_jax.errors import BadInput
-from vit_jax.models import attention, layers, mup, posemb, settings
+from vit_jax.models import attention, layers, mup, posemb, settings, windows
 from vit_jax.models import merging as merging_lib
 from vit_jax.models.attention import ATTENTION_AXES, Extras, Path
 from vit_jax.models.layers import HEAD_AXES, MLP_AXES, NORM_AXES, STEM_AXES, Remat
@@ -121,6 +121,8 @@ class ViTConfig(TokenConfig):
     drop_path: float = 0.0  # rate of the last block; the first has 0, linear in between
     patch_dropout: float = 0.0  # share of patches left out in training (arXiv:2208.07220)
     merge: int = 0  # pairs of tokens that each layer merges, see `merging`
+    window: int = 0  # side in patches of the windows of most blocks, see `windows`; 0: no windows
+    global_blocks: int = 4
     gelu: Gelu = "tanh"
     ln_epsilon: float = 1e-6
     dtype: Compute = "float32"
@@ -168,6 +170,11 @@ class ViTConfig(TokenConfig):
         )  # fmt: skip
 
     @property
+    def windowed(self) -> tuple[int, ...]:
+        """Returns the numbers, from 0 on, of the blocks with windows."""
+        return windows.numbers(self.depth, self.global_blocks) if self.window else ()
+
+    @property
     def last_is_short(self) -> bool:
         """Returns True if the last block computes only the first token, which the head reads.
 
@@ -211,8 +218,8 @@ class ViTConfig(TokenConfig):
         tokens = seen + self.prefix
         d, kernels = self.width, self.width * self.mlp * (3 if self.gate != "none" else 2)
 
-        def block(tokens: int, queries: int) -> int:
-            macs = 2 * tokens * d * d + queries * (2 * d * d + kernels + 2 * tokens * d)
+        def block(tokens: int, queries: int, pairs: int) -> int:
+            macs = 2 * tokens * d * d + queries * (2 * d * d + kernels) + 2 * pairs * d
             relative = self.posemb == "relative"
             return macs + (queries * (2 * tokens - 1) * d if relative else 0)
 
@@ -225,16 +232,18 @@ class ViTConfig(TokenConfig):
         if self.backbone is not None:
             macs, features = self.backbone.multiply_adds(height, width), self.backbone.features
         macs += patches * self.patch**2 * features * d
-        for _ in range(self.depth - 1):
-            left = tokens - merging_lib.pairs(tokens, self.prefix, self.merge)
-            macs += block(tokens, tokens) + merging(tokens, left)
-            tokens = left
-        if self.last_is_short:
-            macs += block(tokens, 1)
-        else:
-            left = tokens - merging_lib.pairs(tokens, self.prefix, self.merge)
-            macs += block(tokens, tokens) + merging(tokens, left)
-            tokens = left
+        within = self.windowed
+        grid = self.patch_grid(height, width)
+        for i in range(self.depth):
+            if i == self.depth - 1 and self.last_is_short:
+                macs += block(tokens, 1, tokens)
+            elif i in within:
+                seen = windows.Windows(self.window, grid, self.prefix).products
+                macs += block(tokens, tokens, seen)
+            else:
+                left = tokens - merging_lib.pairs(tokens, self.prefix, self.merge)
+                macs += block(tokens, tokens, tokens**2) + merging(tokens, left)
+                tokens = left
         if self.patch_outputs:
             return 2 * (macs + patches * d * self.patch_outputs)
         heads = 1 + self.distillation
@@ -345,7 +354,7 @@ _TAKES |= {"representation", "dropout", "attention_dropout", "attention"}
 OPTIONS = ("class_token", "distillation", "rope", "rope_base", "rope_coordinates", "rope_grid")
 OPTIONS += ("rope_jitter", "rope_rescale", "stem_bias", "stem_norm", "norm", "norm_at")
 OPTIONS += ("final_norm", "parallel", "layer_scale", "qk_norm", "gate", "mlp_norm", "biases")
-OPTIONS += ("patch_dropout", "merge")
+OPTIONS += ("patch_dropout", "merge", "window", "global_blocks")
 _TAKES |= set(OPTIONS)
 
 
@@ -392,6 +401,11 @@ def config(wanted: Settings, classes: int, units: str | None, size: str, patch: 
 
         rope.check(wanted.rope, numbers["width"], numbers["heads"])
     _check_options(wanted)
+    if wanted.window and wanted.global_blocks >= numbers["depth"]:
+        raise BadInput(
+            f"model.global_blocks={wanted.global_blocks}: none of the {numbers['depth']} layers is "
+            "left for model.window; give a smaller number."
+        )
     fields = (*OPTIONS, "pool", "posemb", "posemb_at", "posemb_std", "registers", "representation")
     fields += ("dropout", "attention_dropout", "drop_path", "gelu", "ln_epsilon", "scan")
     shared = settings.shared_fields(wanted, *fields, "mup_base_width")
@@ -442,6 +456,13 @@ def _check_options(wanted: Settings) -> None:
         "merge comes between attention and MLP, which parallel=True computes at once": (
             wanted.merge > 0 and wanted.parallel
         ),
+        "window needs every patch: patch_dropout=0 and merge=0": (
+            wanted.window > 0 and (wanted.patch_dropout > 0 or wanted.merge > 0)
+        ),
+        f"window has positions of patches that the stem adds or rope, not posemb={wanted.posemb}": (
+            wanted.window > 0 and wanted.posemb in ("relative", "relative2d")
+        ),
+        "global_blocks without window": wanted.global_blocks != 4 and not wanted.window,
         "final_norm=pooled: pool=map has a norm of its own after the tokens'": (
             wanted.final_norm == "pooled" and wanted.pool == "map"
         ),

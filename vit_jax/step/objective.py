@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Self
 import jax
 import jax.numpy as jnp
 
+from vit_jax.errors import BadInput
 from vit_jax.sharding import Axes
 from vit_jax.step import metrics
 from vit_jax.step.state import normalise
@@ -275,8 +276,11 @@ class Objective:
 
         Returns:
           Arrays [B, ...] by name. Whole numbers, such as classes, follow from float outputs.
+
+        Raises:
+          BadInput: the objective has no such outputs.
         """
-        raise NotImplementedError
+        raise BadInput(f"an export of what {type(self).__name__} predicts is not built.")
 
     def total(self, batches: Iterable[Mapping[str, Any]]) -> dict[str, float | int]:
         """Returns `EVALUATED`, and `examples`, of all batches together.

@@ -8,7 +8,6 @@ Axes: B batch, H W image and mask, h w grid of a feature map, D features, Y clas
 """
 
 import dataclasses
-import functools
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
@@ -98,7 +97,7 @@ class Segmentation(Objective):
 
     def step_flops(self, cfg: Any, height: int, width: int) -> int:
         """Returns the FLOPs of an example, without the resize of logits; see `Objective`."""
-        sides = _shapes_of_maps(cfg, height, width)
+        sides = variants.shapes_of_maps(cfg, height, width)
         head = dense_heads.multiply_adds(
             self.head, self.classes, width=self.width, layers=self.layers,
             positions=max(h * w for h, w, _ in sides), features=sum(d for *_, d in sides),
@@ -190,15 +189,6 @@ class Segmentation(Objective):
         losses = metrics.total({k: batch[k] for k in ("loss", "examples")} for batch in batches)
         found = figures(np.asarray(counts))
         return {"miou": found.miou, "pixel_accuracy": found.pixel_accuracy, **losses}
-
-
-@functools.cache
-def _shapes_of_maps(cfg: Any, height: int, width: int) -> list[tuple[int, int, int]]:
-    """Returns h, w and D of each feature map of a model for an RGB image."""
-    image = jax.ShapeDtypeStruct((1, height, width, 3), jnp.float32)
-    key = jax.eval_shape(lambda: jax.random.key(0))
-    maps, _ = jax.eval_shape(variants.make(cfg).init_with_output, key, image)
-    return [x.shape[1:] for x in maps]
 
 
 def joined(maps: tuple[jax.Array, ...]) -> jax.Array:

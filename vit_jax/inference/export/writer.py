@@ -4,7 +4,7 @@
 """Writes an export beside its place, reads it back, compares the outputs and moves it there.
 
 Nothing appears under the requested name unless its consumer computes the same outputs. Start from
-`write`, or from `write_segmenter` for a run of segmentation.
+`write`, or from `write_run` for a run whose objective has a head of its own.
 """
 
 import contextlib
@@ -21,6 +21,7 @@ import numpy as np
 from vit_jax.build import program
 from vit_jax.config.plugins import Registry
 from vit_jax.errors import BadInput, RunFailed, no_space
+from vit_jax.inference.dense_run import DenseRun
 from vit_jax.inference.export import forward as forward_lib
 from vit_jax.inference.export import (
     preprocessing_facts,
@@ -28,7 +29,6 @@ from vit_jax.inference.export import (
 )
 from vit_jax.inference.export.forward import Call, Forward
 from vit_jax.inference.model import Model
-from vit_jax.inference.segmenter import Segmenter
 from vit_jax.models import variants
 from vit_jax.step.state import normalise
 from vit_jax.weights import convert, files
@@ -105,27 +105,24 @@ def write(
     return _written(name, forward, ways, out, description, bound, notes, progress)
 
 
-def write_segmenter(
-    model: Segmenter, name: str, out: Path, *, progress: Progress = lambda *_: None
+def write_run(
+    run: DenseRun, name: str, out: Path, *, progress: Progress = lambda *_: None
 ) -> Written:
-    """Writes a run of segmentation with its head, see `Segmentation.exported` and `write`.
+    """Writes a run with the head of its objective, see `Objective.exported` and `write`.
 
     Args:
-      model: model from `segmenter.open_run`; images have the size of its window.
+      run: a run from `dense_run.open_run`.
       name: one of `formats.GRAPHS`.
       out: see `write`.
       progress: see `write`.
     """
-    learned = model.learned
-    assert learned is not None
-    cfg = forward_lib.plain(learned.cfg)
-    images = dataclasses.replace(learned.images, size=model.size)
+    cfg, images = forward_lib.plain(run.cfg), run.images
     network = program.network(variants.make(cfg), images)
-    forward = forward_lib.of_objective(learned.objective, network, model.params, images.shape)
-    description = Images(images.mean, images.std, names=model.names)
-    about = {"classes": list(model.names), "model": variants.describe(learned.variant, cfg)}
+    forward = forward_lib.of_objective(run.objective, network, run.params, images.shape)
+    description = Images(images.mean, images.std, names=run.names)
+    about = {"classes": list(run.names), "model": variants.describe(run.variant, cfg)}
     ways = _graph(name, forward, description, about)
-    notes = _of_dtype(learned.cfg)
+    notes = _of_dtype(run.cfg)
     return _written(name, forward, ways, out, description, BOUND, notes, progress)
 
 

@@ -134,7 +134,7 @@ def test_without_a_head_it_is_the_representation():
     made = forward.make(model, None)
     assert made.output == "representation"
     assert made.reference(tiny.images_of(model.cfg, 2)).shape == (2, 32)
-    assert forward.facts(made, model, None)["output"] == {
+    assert forward.facts(made, None, forward.about_model(model))["output"] == {
         "name": "representation", "shape": ["B", 32], "dtype": "float32",
     }  # fmt: skip
 
@@ -142,7 +142,8 @@ def test_without_a_head_it_is_the_representation():
 def test_facts_say_what_goes_in_and_what_comes_out():
     model = exports.model(names=exports.NAMES)
     said = Images(mean=(0.1, 0.2, 0.3))
-    found = forward.facts(forward.make(model, said), model, said)
+    about = forward.about_model(model)
+    found = forward.facts(forward.make(model, said), said, about)
     assert found["input"] == {"name": "images", "shape": ["B", 8, 12, 3], "dtype": "uint8"}
     assert found["output"] == {"name": "logits", "shape": ["B", 7], "dtype": "float32"}
     assert found["normalisation"] == {"mean": (0.1, 0.2, 0.3), "std": (0.5, 0.5, 0.5)}
@@ -152,7 +153,7 @@ def test_facts_say_what_goes_in_and_what_comes_out():
     assert found["probabilities"] == "softmax"
     assert found["model"]["variant"] == "Ti/4"
     assert found["jax"] == jax.__version__
-    assert forward.facts(forward.make(model, None), model, None)["normalisation"] is None
+    assert forward.facts(forward.make(model, None), None, about)["normalisation"] is None
 
 
 # --- facts of the preprocessing ---
@@ -486,7 +487,7 @@ def model():
 @pytest.fixture
 def trusted(monkeypatch):
     """Nothing is computed: the consumer is taken to find the same."""
-    monkeypatch.setattr(writer, "_compared", lambda *_: (0.0, 1.0))
+    monkeypatch.setattr(writer, "_compared", lambda *_: (0.0, 1.0, "logits"))
 
 
 def listing(folder):

@@ -343,8 +343,8 @@ def test_source_with_fields_of_the_page(mine, tmp_path, monkeypatch, capsys):
             ends = columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
             assert (boxes[0, :2] <= np.array(ends[:2]) + 1).all()
             assert (boxes[0, 2:] >= np.array(ends[2:]) - 1).all()
-            assert text.decode() == f"a {('red', 'blue')[classes[0]]} disc"
-            assert mask.max() == classes[0] + 1
+            assert text.decode() == f"a {('', 'red', 'blue')[classes[0]]} disc"
+            assert mask.max() == classes[0]
 
 
 @pytest.mark.integration

@@ -8,6 +8,7 @@ import re
 import tarfile
 
 import numpy as np
+import opened_sources
 import pictures
 import pytest
 from PIL import Image
@@ -306,6 +307,49 @@ def test_a_mask_of_another_size_is_no_bad_image():
     pipe = pictures.batches(split, "random_crop(4)", fields=None, bad_images="skip")
     with pytest.raises(BadInput, match=r"wrong/0 does not go through RandomCrop: the mask has an"):
         list(pipe.train(0, 2))
+
+
+def numbered_masks(options, worst):
+    """A source of three classes; its fourth mask has a pixel of the number `worst`."""
+    mask = np.random.default_rng(0).integers(-1, 3, (5, 4, 4)).astype(np.int32)
+    mask[3, 2, 1] = worst
+    images = np.zeros((5, 4, 4, 3), np.uint8)
+    split = splits.of_arrays("squares", images, np.full((5, 1), -1, np.int32), mask=mask)
+    return ["a", "b", "c"], {"train": split}, []
+
+
+def of_numbered_masks(worst, **changes):
+    source = opened_sources.opened(f"python:{__name__}:numbered_masks(worst={worst})")
+    return pictures.batches(
+        source.splits["train"], "resize({size})", fields=None, batch_size=5, **changes
+    )
+
+
+def test_a_mask_of_a_class_that_the_source_lacks_is_named():
+    """A run would take it for a class without a logit, and its loss would not be finite."""
+    with pytest.raises(BadInput) as caught:
+        list(of_numbered_masks(7).train(0, 1))
+    assert str(caught.value).startswith(
+        "squares/0003 cannot be decoded: its mask: pixels of 7 (1, first at row 2, column 1) are "
+        "of no class, of which there are 3."
+    )
+
+
+def test_a_mask_of_an_unknown_class_may_be_skipped():
+    pipe = of_numbered_masks(3, bad_images="skip")
+    (batch,) = pipe.train(0, 1)
+    assert batch["mask"].max() == 2
+    assert [name for name, _ in pipe.skipped] == ["squares/0003"]
+
+
+def test_masks_of_the_classes_of_the_source_are_kept_as_they_are():
+    (batch,) = of_numbered_masks(2).train(0, 1)
+    _, own, _ = numbered_masks(None, 2)
+    read = own["train"].fields_reader()
+    order = [int(name[-1:]) for name in batch["id"]]
+    assert sorted(order) == list(range(5))
+    expected = [read(tf.constant(row, tf.int64))["mask"] for row in order]
+    np.testing.assert_array_equal(batch["mask"], expected)
 
 
 def test_wrong_numbers_of_examples_are_refused():

@@ -76,15 +76,6 @@ def test_evaluation_finds_the_classes_of_the_run_by_name():
         segmentation._own_classes("run", NAMES, Source("masks:x", ("sea", "moor"), {}))
 
 
-def test_export_does_not_drop_the_head(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(segmenter, "is_segmentation", lambda text: text == "runs/seg")
-    for name in ("npz", "stablehlo"):
-        out = tmp_path / f"x.{name}"
-        assert main(["export", "runs/seg", f"--format={name}", f"--out={out}"]) == 2
-        assert "with its head is not built; use it with `vit_jax pred" in capsys.readouterr().err
-        assert not out.exists()
-
-
 def test_masks_are_not_written_among_the_images(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(segmenter, "is_segmentation", lambda text: text == str(tmp_path))
     monkeypatch.chdir(tmp_path)

@@ -52,7 +52,7 @@ def test_grids_of_logits_are_resized_as_on_the_device(sides, monkeypatch):
     logits = np.random.default_rng(0).normal(size=(2, *sides, 3)).astype(np.float32)
     whole = jax.image.resize(jnp.asarray(logits), (2, 16, 24, 3), "linear")
     monkeypatch.setattr(Segmentation, "grid", lambda *_, **__: jnp.asarray(logits))
-    step = segmenter.step_of(Segmentation(classes=3), None, (16, 24))
+    step = segmenter.step_of(Segmentation(classes=3), None)
     grids = step({}, np.zeros((2, 16, 24, 3), np.uint8))
     assert grids.shape == (2, min(sides[0], 16), min(sides[1], 24), 3)
     found = [resize.bilinear(np.asarray(grid), 16, 24) for grid in grids]

@@ -512,6 +512,7 @@ TAKEN = {
     "mlp_norm": (True, "vh"),
     "biases": ("none", "vh"),
     "patch_dropout": (0.5, "vh"),
+    "merge": (2, "vh"),
 }
 
 # What a setting needs beside it.

@@ -26,8 +26,8 @@ SCRATCH_VARIANT, SCRATCH_IMAGE_SIZE = "Ti/8", 64  # the meaning of "auto" withou
 
 # Settings that "auto" does not take from `init`: how to train, and the layer that transfer drops.
 _OWN = ("variant", "representation", "head_bias", "dropout", "attention_dropout", "drop_path")
-_OWN += ("patch_dropout", "window", "global_blocks", "dtype", "scan", "remat", "attention")
-_OWN += ("posemb_std",)
+_OWN += ("patch_dropout", "merge", "window", "global_blocks", "dtype", "scan", "remat")
+_OWN += ("attention", "posemb_std")
 _UNSET: dict[str, Any] = {
     f"model.{name}": declared.default
     for name, declared in schema.keys(sections.Model).items()

@@ -135,6 +135,7 @@ def open_model(args: argparse.Namespace) -> "Model":
             heads=args.heads,
             image_size=image_size(args),
             patch=args.patch,
+            merge=getattr(args, "merge_tokens", None),
             names=getattr(args, "names", ""),
         )
 

@@ -178,7 +178,8 @@ def evaluate(args: argparse.Namespace) -> "Detected":
     from vit_jax.reports import detection_page, summary
     from vit_jax.reports.worst import Worst
 
-    segmentation.check_unused(args, "boxes", labels="", classes="all", names="", heads=0, patch=0)
+    unused = {"labels": "", "classes": "all", "names": "", "heads": 0, "patch": 0}
+    segmentation.check_unused(args, "boxes", **unused, merge_tokens=None)
     detection.check_installed()
     with arguments.own_words():
         opened = inference.open_data(args.weights, args.data or "", args.data_dir)

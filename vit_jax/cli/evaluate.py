@@ -43,6 +43,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="choose among all classes of the model, or those of the images (default: all)",
     )
     parser.add_argument(
+        "--merge_tokens",
+        type=int,
+        metavar="N",
+        help="merge N pairs of similar tokens in each layer (default: as in the run)",
+    )
+    parser.add_argument(
         "--out",
         default="evaluation",
         metavar="DIR",
@@ -207,6 +213,8 @@ def _identity(weights: str, model: "Model") -> dict[str, Any]:
     from vit_jax.weights import download, loading
 
     known: dict[str, Any] = {"image_size": images.text(model.size)}
+    if merge := getattr(model.cfg, "merge", 0):
+        known["merge"] = merge
     if not loading.may_be_run(weights):
         known["sha256"], known["published"] = download.identity(weights)
     return known

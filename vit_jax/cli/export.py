@@ -9,9 +9,11 @@ from pathlib import Path
 
 from vit_jax.cli import arguments
 from vit_jax.errors import BadInput
+from vit_jax.inference.export import formats
 from vit_jax.storage import files as storage
 
 OVERRIDES = False  # whether --config.key=value may follow
+_WITH_HEADS = ("segmentation", "detection")  # objectives with heads on feature maps
 EXAMPLE = "vit_jax export runs/quickstart --format=stablehlo --out=runs/digits.stablehlo"
 
 
@@ -34,35 +36,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, rest: list[str]) -> int:
     """Runs the command; returns its exit code."""
     arguments.check_image_size(args)
-    from vit_jax.inference.export import formats
-
     if storage.is_remote(args.out):
         raise BadInput(f"--out={args.out} is in a bucket; write to a disk, then copy it there.")
     out = Path(os.path.abspath(arguments.place(args.out)))
     formats.check(args.format, out, with_preprocess=args.with_preprocess)
-    from vit_jax.inference import detector, segmenter
+    from vit_jax.inference import dense_run
 
-    dense = {
-        "segmentation": (segmenter.is_segmentation, "FOLDER"),
-        "detection": (detector.is_detection, "FILE.json"),
-    }
-    for learned, (has_learned, where) in dense.items():
-        if has_learned(args.weights):
-            raise BadInput(
-                f"{args.weights} learned {learned}, and an export with its head is not built; use "
-                f"it with `vit_jax predict {args.weights} IMAGES --out={where}`."
-            )
+    has_head = any(dense_run.learns(args.weights, name) for name in _WITH_HEADS)
+    if has_head:
+        _check_head(args)
     import jax
 
     jax.config.update("jax_platforms", "cpu")  # no device is needed, and it may be in use
     from vit_jax import console
     from vit_jax.inference.export import writer
 
-    model = arguments.open_model(args)
-    with console.bar("export") as progress:
-        exported = writer.write(
-            model, args.format, out, with_preprocess=args.with_preprocess, progress=progress
-        )
+    if has_head:
+        with arguments.own_words():
+            learned = dense_run.open_run(args.weights, arguments.image_size(args))
+        with console.bar("export") as progress:
+            exported = writer.write_run(learned, args.format, out, progress=progress)
+    else:
+        model = arguments.open_model(args)
+        with console.bar("export") as progress:
+            exported = writer.write(
+                model, args.format, out, with_preprocess=args.with_preprocess, progress=progress
+            )
     print(f"{args.out}: {args.format}, {exported.size_bytes / 1e6:,.1f} MB")
     print(
         f"read back by {exported.consumer}: largest difference of {exported.output} "
@@ -71,3 +70,18 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     for note in exported.notes:
         print(f"note: {note}")
     return 0
+
+
+def _check_head(args: argparse.Namespace) -> None:
+    """Raises BadInput for arguments that have no use with a run that has a head of its own."""
+    if args.format not in formats.GRAPHS:
+        raise BadInput(
+            f"--format={args.format} holds the weights of a model of classes, and {args.weights} "
+            f"has the head of its objective; write --format={' or '.join(formats.GRAPHS)}."
+        )
+    for name in ("heads", "patch"):
+        if getattr(args, name):
+            raise BadInput(
+                f"--{name} has no use with {args.weights}, which has the head of its objective; "
+                "leave it out."
+            )

@@ -165,7 +165,8 @@ def evaluate(args: argparse.Namespace) -> "Segmented":
     from vit_jax.reports import segmentation_page, summary
     from vit_jax.reports.worst import Worst
 
-    check_unused(args, "masks", labels="", classes="all", names="", heads=0, patch=0)
+    unused = {"labels": "", "classes": "all", "names": "", "heads": 0, "patch": 0}
+    check_unused(args, "masks", **unused, merge_tokens=None)
     with arguments.own_words():
         opened = inference.open_data(args.weights, args.data or "", args.data_dir)
         name, split = inference.choose_split(opened, args.split)

@@ -112,6 +112,9 @@ class Model:
         0.0, "stochastic depth: rate of the last block, linear from 0", _RATE)
     patch_dropout: float = results(
         0.0, "training: share of the patches that the blocks do not see", _RATE)
+    merge: int = results(
+        0, "pairs of tokens that each layer merges (ToMe), in training and evaluation",
+        Range(0, 2**16))
     window: int = results(
         0, "ViT: side in patches of the windows within which most blocks attend (ViTDet); 0: none",
         Range(0, 2**16))

@@ -34,6 +34,9 @@ class DenseRun:
       size: rows and columns of the images that the network takes.
       decode: how the run decodes an image.
       objective: what it learned, for its model.
+      variant: the name of its model.
+      cfg: the configuration of its model.
+      images: those that it takes.
       network: the model, which gives feature maps.
       params: parameters of the model and its head, on every device.
       rules: mesh and placement; batches are split over all devices.
@@ -45,6 +48,9 @@ class DenseRun:
     size: tuple[int, int]
     decode: decode.Decode
     objective: Any
+    variant: str
+    cfg: variants.Config
+    images: images_lib.Images
     network: Network
     params: Any = dataclasses.field(repr=False)
     rules: sharding.Rules
@@ -105,6 +111,9 @@ def open_run(text: str, image_size: tuple[int, int] | None) -> DenseRun:
         size=size,
         decode=next(decodes, decode.Decode(channels=images.channels)),
         objective=objective,
+        variant=config.model.variant,
+        cfg=cfg,
+        images=dataclasses.replace(images, size=size),
         network=program.network(variants.make(cfg, rules), images),
         params=jax.device_put(params, rules.replicated),
         rules=rules,

@@ -229,6 +229,7 @@ def open_model(
     heads: int = 0,
     image_size: tuple[int, int] | None = None,
     patch: int = 0,
+    merge: int | None = None,
     names: str = "",
 ) -> Model:
     """Loads the model of FILE_OR_RUN onto all devices of this process.
@@ -238,6 +239,7 @@ def open_model(
       heads: the number of attention heads, for a file that does not store it.
       image_size: rows and columns of pixels; None: the size that the weights were made for.
       patch: pixels a side of a patch; 0: that of the weights.
+      merge: pairs of tokens that each layer merges; None: as in the run.
       names: a file of class names, one a line; "": the names in the run, or in config.json beside
         the file.
 
@@ -246,7 +248,7 @@ def open_model(
     """
     if not coordination.present_accelerators():
         jax.config.update("jax_platforms", "cpu")  # or libtpu complains about a missing TPU
-    weights = loading.read_weights(text, heads=heads, patch=patch)
+    weights = loading.read_weights(text, heads=heads, patch=patch, merge=merge)
     size = image_size or weights.image_size
     if size is None:
         raise BadInput(f"{text} does not give its image size; give --image_size=N.")

@@ -224,7 +224,7 @@ def open_run(
         params=run.params,
         rules=rules,
         step=jax.jit(
-            step_of(objective, run.network, run.size),
+            step_of(objective, run.network),
             out_shardings=rules.sharding(("act_batch",), (EACH * rules.batch_parts,)),
         ),
         whole=whole,
@@ -234,12 +234,10 @@ def open_run(
     )
 
 
-def step_of(objective: Segmentation, network: Network, size: tuple[int, int]) -> Step:
+def step_of(objective: Segmentation, network: Network) -> Step:
     """Returns `Segmenter.step`, not jitted yet."""
 
     def step(params: Any, windows: jax.Array) -> jax.Array:
-        grid = objective.grid(network, params, windows, train=False, key=None)
-        sides = map(min, grid.shape[1:3], size)  # a grid that is finer than the pixels shrinks here
-        return jax.image.resize(grid, (len(grid), *sides, grid.shape[3]), "linear")
+        return objective.exported(network, params, windows)["logits"]
 
     return step

@@ -22,7 +22,7 @@ from jax.ad_checkpoint import checkpoint_name
 from vit_jax.config.model_section import Biases, Rope
 from vit_jax.models import attention_math, layers
 from vit_jax.models.layers import factors, product, stream
-from vit_jax.models.windows import Windows, attended
+from vit_jax.models.windows import MASKED, Windows, attended
 from vit_jax.sharding import Rules, constrain
 
 # `plain` is written out and differentiable in every way. `memory_efficient` and `packed` have a
@@ -31,7 +31,6 @@ from vit_jax.sharding import Rules, constrain
 # and `xla` call jax.nn.dot_product_attention, `splash` calls jax's Pallas kernel for TPUs.
 Path = Literal["plain", "memory_efficient", "packed", "splash", "xla", "cudnn"]
 
-_MASKED = -1e30  # added to the scores of tokens that are not real
 _BLOCK = 512  # tokens that splash attention computes at once
 
 # Parameter path within a block -> logical axes; see sharding.param_axes.
@@ -210,6 +209,7 @@ class Attention(nn.Module):
       path: code path; all but plain and memory_efficient support neither dropout nor relative
         scores, see `not_fused`.
       extras: further options.
+      gives_keys: whether to return the keys too; only with the paths plain and memory_efficient.
     """
 
     heads: int
@@ -219,6 +219,7 @@ class Attention(nn.Module):
     relative: bool = False
     path: Path = "plain"
     extras: Extras = Extras()
+    gives_keys: bool = False
 
     @nn.compact
     def __call__(
@@ -227,17 +228,19 @@ class Attention(nn.Module):
         memory_BMD: jax.Array,
         key: jax.Array | None,
         places_M2: jax.Array | None = None,
-        real_BM: jax.Array | None = None,
-    ) -> jax.Array:
+        bias_BM: jax.Array | None = None,
+    ) -> Any:
         """Lets queries [B, L, D] attend to memory [B, M, D]; returns [B, L, D].
+
+        With `gives_keys` it also returns the keys, mean over the heads, float32 [B, M, K].
 
         Args:
           query_BLD: queries; with rotary positions or offsets, the first L of the memory.
           memory_BMD: memory.
           key: typed key of dropout; None in evaluation.
           places_M2: `rope.coordinates` of the memory, for rotary positions.
-          real_BM: bool, False for tokens that nothing attends to; None: all are real. Only the
-            paths plain and memory_efficient take it.
+          bias_BM: float32, added to the scores of each token of the memory, such as `MASKED` for
+            one that nothing attends to. Only the paths plain and memory_efficient take it.
         """
         width = query_BLD.shape[-1]
         heads = self.heads, width // self.heads
@@ -264,14 +267,17 @@ class Attention(nn.Module):
         )
         # With windows, whoever asks for the weights gets all pairs, with zeros between windows.
         if extras.windows is None or self.is_mutable_collection("intermediates"):
-            mixed_BLNK = self._mixed(query_BLNK, key_BMNK, value_BMNK, key, real_BM)
+            mixed_BLNK = self._mixed(query_BLNK, key_BMNK, value_BMNK, key, bias_BM)
         else:
             mixed_BLNK = attended(
-                self._mixed, query_BLNK, key_BMNK, value_BMNK, key, real_BM, extras.windows
+                self._mixed, query_BLNK, key_BMNK, value_BMNK, key, bias_BM, extras.windows
             )
         bias = extras.has_bias("out")
         out = Projection(heads, (width,), self.dtype, self.rules, bias, name="out")
-        return checkpoint_name(out(mixed_BLNK, (width,)), "attention_out")
+        out_BLD = checkpoint_name(out(mixed_BLNK, (width,)), "attention_out")
+        if not self.gives_keys:
+            return out_BLD
+        return out_BLD, jnp.mean(key_BMNK.astype(jnp.float32), axis=2)
 
     def _mixed(
         self,
@@ -279,14 +285,14 @@ class Attention(nn.Module):
         key_BMNK: jax.Array,
         value_BMNK: jax.Array,
         key: Any,
-        real_BM: jax.Array | None,
+        bias_BM: jax.Array | None,
     ) -> jax.Array:
         """Returns the values that each query mixes, [B, L, N, K], by the code path."""
         if self.path in ("plain", "memory_efficient"):
-            return self._plain(query_BLNK, key_BMNK, value_BMNK, key, real_BM)
+            return self._plain(query_BLNK, key_BMNK, value_BMNK, key, bias_BM)
         relative = self.relative or self.extras.offsets is not None
         assert not not_fused(dropout=self.dropout, relative=relative)
-        assert real_BM is None, self.path
+        assert bias_BM is None, self.path
         head_dim = query_BLNK.shape[2] * query_BLNK.shape[3] // self.heads
         return self._without_weights(query_BLNK, key_BMNK, value_BMNK, head_dim)
 
@@ -342,7 +348,7 @@ class Attention(nn.Module):
         key_BMNK: jax.Array,
         value_BMNK: jax.Array,
         key: Any,
-        real_BM: jax.Array | None,
+        bias_BM: jax.Array | None,
     ) -> jax.Array:
         """Returns the values weighted by the softmax of the scores, [B, L, N, K]."""
         batch, length, heads, head_dim = key_BMNK.shape
@@ -354,13 +360,13 @@ class Attention(nn.Module):
             bias_BNLM = relative_scores(query_BLNK, table_RNK.astype(factors(self.dtype)))
         if self.extras.offsets is not None:
             bias_BNLM = self._offset_bias(batch, query_BLNK.shape[1])
-        if real_BM is not None:
+        if bias_BM is not None:
             shape = (batch, heads, query_BLNK.shape[1], length)
-            masked_BNLM = jnp.broadcast_to(jnp.where(real_BM, 0.0, _MASKED)[:, None, None], shape)
-            bias_BNLM = masked_BNLM if bias_BNLM is None else bias_BNLM + masked_BNLM
+            of_memory_BNLM = jnp.broadcast_to(bias_BM[:, None, None], shape)
+            bias_BNLM = of_memory_BNLM if bias_BNLM is None else bias_BNLM + of_memory_BNLM
         if self.is_mutable_collection("intermediates"):  # only if the caller asks for them
             if self.extras.windows is not None:
-                apart_LM = jnp.where(self.extras.windows.seen(), 0.0, _MASKED)
+                apart_LM = jnp.where(self.extras.windows.seen(), 0.0, MASKED)
                 shape = (batch, heads, *apart_LM.shape)
                 apart_BNLM = jnp.broadcast_to(apart_LM, shape)
                 bias_BNLM = apart_BNLM if bias_BNLM is None else bias_BNLM + apart_BNLM

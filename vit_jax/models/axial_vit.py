@@ -118,7 +118,7 @@ class Half(nn.Module):
         )
         rate = rate if cfg.drop_path else 0.0
         y_BLD = layer_norm("attn_norm", cfg.ln_epsilon, dtype)(x_BLD)
-        y_BhwD = y_BLD.reshape(len(x_BLD), *self.grid, -1)
+        y_BhwD = y_BLD.reshape(x_BLD.shape[0], *self.grid, -1)
         y_BhwD = y_BhwD if self.along == "rows" else y_BhwD.swapaxes(1, 2)
         lines = y_BhwD.reshape(-1, *y_BhwD.shape[2:])  # [B h, w, D] or [B w, h, D]
         attend = Attention(cfg.heads, cfg.attention_dropout, cfg.dtype, self.rules, name="attn")

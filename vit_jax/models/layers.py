@@ -339,6 +339,8 @@ class Deep(Protocol):
     def remat(self) -> Remat: ...
     @property
     def maps(self) -> tuple[int, ...]: ...
+    @property
+    def shrinks(self) -> bool: ...
 
 
 Layer = tuple[jax.Array, jax.Array] | None  # drop-path rate and key of a layer; None in evaluation
@@ -349,17 +351,17 @@ def apply_blocks(
     model: nn.Module,
     block: type[nn.Module],
     attributes: tuple[Any, ...],
-    x_BLD: jax.Array,
+    x_BLD: Any,
     cfg: Deep,
     key: jax.Array | None,
     shared: Any = None,
     own: Mapping[int, Mapping[str, Any]] = _NO_ATTRIBUTES,
-) -> tuple[jax.Array, list[jax.Array]]:
+) -> tuple[Any, list[Any]]:
     """Applies S equal blocks one after another, with or without a scan; both draw the same numbers.
 
-    Without the scan, each block is a module with its own parameters. With `unrolled`, `maps` or
-    attributes of single blocks, the blocks use the stacked parameters of the scan, but avoid its
-    stacked arrays of kept activations.
+    Without the scan, each block is a module with its own parameters. With `unrolled`, `maps`,
+    `shrinks` or attributes of single blocks, the blocks use the stacked parameters of the scan, but
+    avoid its stacked arrays of kept activations, and may change the number of tokens.
     Call this inside a compact method. A block maps (x, `Layer`, shared) to (x, None). Dense layers
     and modules with what fine-tuning adds are those of `added`.
 
@@ -367,8 +369,8 @@ def apply_blocks(
       model: the module that owns the blocks.
       block: the class of the blocks.
       attributes: the attributes of every block.
-      x_BLD: [B, L, D].
-      cfg: configuration with depth, drop path, scan, unrolled, remat and maps.
+      x_BLD: [B, L, D], or what else the blocks map.
+      cfg: configuration with depth, drop path, scan, unrolled, remat, maps and shrinks.
       key: typed key; None in evaluation.
       shared: an argument that every block receives.
       own: number of a block, from 0 on -> its further attributes, which no parameter depends on.
@@ -379,7 +381,8 @@ def apply_blocks(
     layers_S: Layer = None
     if key is not None:
         layers_S = (jnp.linspace(0.0, cfg.drop_path, cfg.depth), jax.random.split(key, cfg.depth))
-    unrolled = (cfg.unrolled or cfg.maps or own) and not model.is_initializing()
+    unrolled = cfg.unrolled or cfg.maps or cfg.shrinks or own
+    unrolled = unrolled and not model.is_initializing()
     asked = model.is_mutable_collection("intermediates")
     rows = _as_rows(getattr(model, "rules", None))
     with added.to_layers(factors=factors(cfg.dtype), rows=rows):
@@ -431,7 +434,7 @@ def _unstacked(stacked: Any, depth: int) -> list[Any]:
 
 def maps(tokens_BLD: Sequence[jax.Array], grid: tuple[int, ...]) -> tuple[jax.Array, ...]:
     """Returns tokens of patches as feature maps, float32 [B, rows, columns, D] each."""
-    return tuple(x.reshape(len(x), *grid, -1).astype(jnp.float32) for x in tokens_BLD)
+    return tuple(x.reshape(x.shape[0], *grid, -1).astype(jnp.float32) for x in tokens_BLD)
 
 
 def head(x_BD: jax.Array, classes: int, bias: float, name: str = "head") -> jax.Array:

@@ -341,6 +341,11 @@ class TokenConfig(ModelConfig):
     FORMS: ClassVar[tuple[str, ...]] = ("unrolled", "remat")
 
     @property
+    def shrinks(self) -> bool:
+        """Returns True if layers change the number of tokens, so that they cannot be scanned."""
+        return False
+
+    @property
     def levels(self) -> int:
         return 0 if getattr(self, "pool", "") == "map" else self.depth
 

@@ -17,14 +17,17 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from vit_jax.errors import BadInput
 from vit_jax.models import layers, posemb
 from vit_jax.models.layers import dropout
+from vit_jax.models.merging import Merged
 from vit_jax.models.vit_block import EncoderBlock as EncoderBlock
 from vit_jax.models.vit_block import MapHead, Shared, position_table
 from vit_jax.models.vit_config import AXES as AXES
 from vit_jax.models.vit_config import SIZES as SIZES
 from vit_jax.models.vit_config import ViTConfig as ViTConfig
 from vit_jax.models.vit_config import config as config
+from vit_jax.models.windows import MASKED
 from vit_jax.sharding import Rules, constrain
 
 
@@ -92,28 +95,54 @@ class ViT(nn.Module):
             if seen_BK is not None:
                 real_BL = jnp.take_along_axis(real_BL, seen_BK, axis=1)
             real_BL = jnp.pad(real_BL, ((0, 0), (cfg.prefix, 0)), constant_values=True)
-        shared = Shared(everywhere_1LD, self._places(grid, stem_key), real_BL)
+        bias_BL = None if real_BL is None else jnp.where(real_BL, 0.0, MASKED)
+        shared = Shared(everywhere_1LD, self._places(grid, stem_key), bias_BL)
         own: dict[int, dict[str, Any]] = {i: {"windowed": True} for i in cfg.windowed}
         asked = self.is_mutable_collection("intermediates")  # of all tokens
         if cfg.last_is_short and visible_BK is None and not asked:
             own[cfg.depth - 1] = {"first": True}
-        tokens_BLD, outputs = layers.apply_blocks(
-            self, EncoderBlock, (cfg, self.rules, grid), tokens_BLD, cfg, blocks_key, shared, own
+        x, shares_BL = tokens_BLD, real_BL
+        if cfg.merge and not self.is_initializing():  # which makes the same parameters
+            self._check_merging(real_BL, visible_BK)
+            x = Merged(tokens_BLD, jnp.ones(tokens_BLD.shape[:2], jnp.float32))
+        x, outputs = layers.apply_blocks(
+            self, EncoderBlock, (cfg, self.rules, grid), x, cfg, blocks_key, shared, own
         )
+        if isinstance(x, Merged):
+            x, shares_BL = x
+            bias_BL = jnp.log(shares_BL)
         bare = visible_BK is not None
-        return self._results(tokens_BLD, outputs, grid, real_BL, bare=bare, apart=apart)
+        return self._results(x, outputs, grid, shares_BL, bias_BL, bare=bare, apart=apart)
+
+    def _check_merging(self, real_BL: jax.Array | None, visible_BK: jax.Array | None) -> None:
+        """Raises BadInput for a call that has no meaning with merged tokens."""
+        asked = {
+            "padding among the patches": real_BL is not None,
+            "patches that are left out": visible_BK is not None,
+            "the attention of each layer": self.is_mutable_collection("intermediates"),
+        }
+        for name, wanted in asked.items():
+            if wanted:
+                raise BadInput(
+                    f"model.merge={self.cfg.merge}: tokens are merged, and there is no place for "
+                    f"{name}; use the model without merging."
+                )
 
     def _results(
         self,
         tokens_BLD: jax.Array,
         outputs: list[jax.Array],
         grid: tuple[int, int],
-        real_BL: jax.Array | None,
+        shares_BL: jax.Array | None,
+        bias_BL: jax.Array | None,
         *,
         bare: bool,
         apart: bool,
     ) -> Any:
-        """Returns what the configuration asks for, see `__call__`; `bare`: the normed tokens."""
+        """Returns what the configuration asks for, see `__call__`; `bare`: the normed tokens.
+
+        `shares_BL` are the shares of tokens in a mean: bool, whether they are real, or their sizes.
+        """
         cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
         norm = layers.norm("norm", cfg.norm, cfg.ln_epsilon, dtype)
         if cfg.maps:
@@ -127,7 +156,7 @@ class ViT(nn.Module):
             return layers.head(
                 patches_BLD.astype(jnp.float32), cfg.patch_outputs, 0.0, name="patch_head"
             )
-        pooled = self._pooled(tokens_BLD, real_BL)
+        pooled = self._pooled(tokens_BLD, shares_BL, bias_BL)
         pooled = [norm(x) for x in pooled] if cfg.final_norm == "pooled" else pooled
         if cfg.tokens:
             parts = [pooled[0][:, None], tokens_BLD[:, cfg.prefix :]]
@@ -185,7 +214,9 @@ class ViT(nn.Module):
         key = jax.random.fold_in(key, 1)  # the key itself belongs to dropout
         return rope.scattered(places_L2, key, cfg.rope_jitter, cfg.rope_rescale)
 
-    def _pooled(self, tokens_BLD: jax.Array, real_BL: jax.Array | None) -> list[jax.Array]:
+    def _pooled(
+        self, tokens_BLD: jax.Array, shares_BL: jax.Array | None, bias_BL: jax.Array | None
+    ) -> list[jax.Array]:
         """Returns what the heads read, [B, D] each; two with a distillation token."""
         cfg, pool = self.cfg, self.cfg.pool
         if pool == "map":
@@ -195,17 +226,18 @@ class ViT(nn.Module):
                     return x[:, cfg.registers :]
                 return jnp.concatenate([x[:, : cfg.class_rows], x[:, cfg.prefix :]], axis=1)
 
-            real = None if real_BL is None else without_registers(real_BL)
-            return [MapHead(cfg, self.rules, name="map_head")(without_registers(tokens_BLD), real)]
+            bias = None if bias_BL is None else without_registers(bias_BL)
+            return [MapHead(cfg, self.rules, name="map_head")(without_registers(tokens_BLD), bias)]
         if pool == "token":
             return [tokens_BLD[:, i] for i in range(1 + cfg.distillation)]
         patches_BLD = tokens_BLD[:, cfg.prefix :]
-        if real_BL is None:
+        if shares_BL is None:
             mean_BD = jnp.mean(patches_BLD, axis=1)
         else:
-            real_BL1 = real_BL[:, cfg.prefix :, None]
-            total_BD = jnp.sum(jnp.where(real_BL1, patches_BLD, 0), axis=1)
-            mean_BD = total_BD / jnp.maximum(jnp.sum(real_BL1, axis=1), 1).astype(total_BD.dtype)
+            shares_BL1 = shares_BL[:, cfg.prefix :, None]
+            weighted_BLD = patches_BLD * shares_BL1.astype(patches_BLD.dtype)
+            total_BD = jnp.sum(jnp.where(shares_BL1 > 0, weighted_BLD, 0), axis=1)
+            mean_BD = total_BD / jnp.maximum(jnp.sum(shares_BL1, axis=1), 1).astype(total_BD.dtype)
         if pool == "gap":
             return [mean_BD]
         return [jnp.concatenate([tokens_BLD[:, 0], mean_BD], axis=-1)]

@@ -13,9 +13,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from vit_jax.models import layers, mup, posemb
+from vit_jax.models import layers, merging, mup, posemb
 from vit_jax.models.attention import Attention, Extras
 from vit_jax.models.layers import Layer, Mlp, dropout
+from vit_jax.models.merging import Merged
 from vit_jax.models.vit_config import ViTConfig
 from vit_jax.models.windows import Windows
 from vit_jax.sharding import Rules, constrain
@@ -27,12 +28,13 @@ class Shared(NamedTuple):
     Attributes:
       posemb_1LD: the embedding that every layer adds, if any.
       places_L2: coordinates of the tokens for rotary positions, if any.
-      real_BL: bool, False for tokens that nothing attends to, if any.
+      bias_BL: float32, added to the scores of each token: `attention.MASKED` for tokens that
+        nothing attends to, if any.
     """
 
     posemb_1LD: jax.Array | None = None
     places_L2: jax.Array | None = None
-    real_BL: jax.Array | None = None
+    bias_BL: jax.Array | None = None
 
 
 class EncoderBlock(nn.Module):
@@ -54,9 +56,24 @@ class EncoderBlock(nn.Module):
 
     @nn.compact
     def __call__(
-        self, tokens_BLD: jax.Array, layer: Layer, shared: Shared
-    ) -> tuple[jax.Array, None]:
-        """Computes one layer."""
+        self, x: jax.Array | Merged, layer: Layer, shared: Shared
+    ) -> tuple[jax.Array | Merged, None]:
+        """Computes one layer of tokens [B, L, D]; of `Merged` tokens, it merges some more."""
+        if not isinstance(x, Merged):
+            return self._layer(x, None, layer, shared)[0], None
+        bias_BL = jnp.log(x.sizes_BL)  # proportional attention
+        tokens_BLD, sizes_BL = self._layer(*x, layer, shared._replace(bias_BL=bias_BL))
+        assert sizes_BL is not None
+        return Merged(tokens_BLD, sizes_BL), None
+
+    def _layer(
+        self,
+        tokens_BLD: jax.Array,
+        sizes_BL: jax.Array | None,
+        layer: Layer,
+        shared: Shared,
+    ) -> tuple[jax.Array, jax.Array | None]:
+        """Returns the tokens after the layer, with their sizes if there are any."""
         cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
         path_rate, keys = (
             (0.0, [None] * 5) if layer is None else (layer[0], jax.random.split(layer[1], 5))
@@ -70,7 +87,7 @@ class EncoderBlock(nn.Module):
             tokens_BLD += posemb_1LD.astype(dtype)
 
         x_BLD = tokens_BLD if cfg.norm_at == "post" else self._norm("attn_norm", tokens_BLD)
-        attended_BLD = self._attention(x_BLD, shared, keys[0])
+        attended_BLD, keys_BLK = self._attention(x_BLD, shared, keys[0], sizes_BL is not None)
         if self.first:
             x_BLD, tokens_BLD = x_BLD[:, :1], tokens_BLD[:, :1]
         attended_BLD = dropout(attended_BLD, cfg.dropout, keys[1])
@@ -78,38 +95,47 @@ class EncoderBlock(nn.Module):
         if cfg.parallel:
             both_BLD = attended_BLD + self._scaled("mlp", self._mlp(x_BLD, keys[3]))
             tokens_BLD = tokens_BLD + dropout(both_BLD, path_rate, keys[2], per_example=True)
-            return constrain(tokens_BLD, _ACTIVATIONS, self.rules), None
+            return constrain(tokens_BLD, _ACTIVATIONS, self.rules), sizes_BL
 
         tokens_BLD = tokens_BLD + dropout(attended_BLD, path_rate, keys[2], per_example=True)
         if cfg.norm_at == "post":
-            x_BLD = tokens_BLD = self._norm("attn_norm", tokens_BLD)
-        else:
-            x_BLD = self._norm("mlp_norm", tokens_BLD)
+            tokens_BLD = self._norm("attn_norm", tokens_BLD)
+        if sizes_BL is not None and not self.first:
+            assert keys_BLK is not None
+            both = Merged(tokens_BLD, sizes_BL)
+            tokens_BLD, sizes_BL = merging.merged(both, keys_BLK, cfg.prefix, cfg.merge)
+        x_BLD = tokens_BLD if cfg.norm_at == "post" else self._norm("mlp_norm", tokens_BLD)
         x_BLD = self._scaled("mlp", self._mlp(x_BLD, keys[3]))
         tokens_BLD = tokens_BLD + dropout(x_BLD, path_rate, keys[4], per_example=True)
         if cfg.norm_at == "post":
             tokens_BLD = self._norm("mlp_norm", tokens_BLD)
-        return constrain(tokens_BLD, _ACTIVATIONS, self.rules), None
+        return constrain(tokens_BLD, _ACTIVATIONS, self.rules), sizes_BL
 
-    def _attention(self, x_BLD: jax.Array, shared: Shared, key: jax.Array | None) -> jax.Array:
-        """Lets the tokens attend to each other, or with `first` the first one to all."""
+    def _attention(
+        self, x_BLD: jax.Array, shared: Shared, key: jax.Array | None, gives_keys: bool
+    ) -> tuple[jax.Array, jax.Array | None]:
+        """Lets the tokens attend to each other, or with `first` the first one to all.
+
+        Returns what they read, and the keys, see `Attention`, if they are asked for.
+        """
         cfg, queries_BLD, path = self.cfg, x_BLD, self.cfg.attention
         if self.first:
             queries_BLD = x_BLD[:, :1]
             if path != "memory_efficient":
                 path = "plain"  # the other paths gain nothing with one query
-        extras, masked = cfg.extras(self.grid), shared.real_BL is not None
+        extras, biased = cfg.extras(self.grid), shared.bias_BL is not None
         if self.windowed:
             windows = Windows(cfg.window, self.grid, cfg.prefix)
             extras = dataclasses.replace(extras, windows=windows)
-            path = windows.path(path, masked=masked)
-        elif masked and path != "memory_efficient":
-            path = "plain"  # the others take no mask
+            path = windows.path(path, masked=biased)
+        elif biased and path != "memory_efficient":
+            path = "plain"  # the others take no bias
         attention = Attention(
             cfg.heads, cfg.attention_dropout, cfg.dtype, self.rules, cfg.posemb == "relative",
-            path, extras, name="attn",
+            path, extras, gives_keys, name="attn",
         )  # fmt: skip
-        return attention(queries_BLD, x_BLD, key, shared.places_L2, shared.real_BL)
+        result = attention(queries_BLD, x_BLD, key, shared.places_L2, shared.bias_BL)
+        return result if gives_keys else (result, None)
 
     def _mlp(self, x_BLD: jax.Array, key: jax.Array | None) -> jax.Array:
         cfg = self.cfg
@@ -154,14 +180,14 @@ class MapHead(nn.Module):
     rules: Rules | None
 
     @nn.compact
-    def __call__(self, tokens_BLD: jax.Array, real_BL: jax.Array | None = None) -> jax.Array:
-        """Maps [B, L, D] to [B, D], without dropout; leaves out tokens that are not real."""
+    def __call__(self, tokens_BLD: jax.Array, bias_BL: jax.Array | None = None) -> jax.Array:
+        """Maps [B, L, D] to [B, D], without dropout; `bias_BL` is that of `Attention`."""
         cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
         probe_11D = self.param("probe", mup.initial_probe(cfg), (1, 1, cfg.width))
         probe_B1D = jnp.tile(probe_11D.astype(dtype), (tokens_BLD.shape[0], 1, 1))
         extras = Extras(query_scale=mup.query_scale(cfg))
         attention = Attention(cfg.heads, 0.0, cfg.dtype, self.rules, extras=extras, name="attn")
-        x_B1D = attention(probe_B1D, tokens_BLD, None, None, real_BL)
+        x_B1D = attention(probe_B1D, tokens_BLD, None, None, bias_BL)
         y_B1D = layers.norm("norm", cfg.norm, cfg.ln_epsilon, dtype)(x_B1D)
         mlp = Mlp(cfg.mlp, cfg.gelu, 0.0, cfg.dtype, self.rules, name="mlp")
         return (x_B1D + mlp(y_B1D, None))[:, 0]

@@ -27,6 +27,7 @@ from vit_jax.config.model_section import (
 )
 from vit_jax.errors import BadInput
 from vit_jax.models import attention, layers, mup, posemb, settings, windows
+from vit_jax.models import merging as merging_lib
 from vit_jax.models.attention import ATTENTION_AXES, Extras, Path
 from vit_jax.models.layers import HEAD_AXES, MLP_AXES, NORM_AXES, STEM_AXES, Remat
 from vit_jax.models.settings import Settings, TokenConfig
@@ -119,6 +120,7 @@ class ViTConfig(TokenConfig):
     attention_dropout: float = 0.0
     drop_path: float = 0.0  # rate of the last block; the first has 0, linear in between
     patch_dropout: float = 0.0  # share of patches left out in training (arXiv:2208.07220)
+    merge: int = 0  # pairs of tokens that each layer merges, see `merging`
     window: int = 0  # side in patches of the windows of most blocks, see `windows`; 0: no windows
     global_blocks: int = 4
     gelu: Gelu = "tanh"
@@ -190,6 +192,10 @@ class ViTConfig(TokenConfig):
 
         return vit.ViT(self, rules)
 
+    @property
+    def shrinks(self) -> bool:
+        return self.merge > 0
+
     def kept(self, patches: int) -> int:
         """Returns how many of the patches of an image the blocks see in training."""
         return kept(self.patch_dropout, patches)
@@ -212,20 +218,32 @@ class ViTConfig(TokenConfig):
         tokens = seen + self.prefix
         d, kernels = self.width, self.width * self.mlp * (3 if self.gate != "none" else 2)
 
-        def block(queries: int, pairs: int) -> int:
+        def block(tokens: int, queries: int, pairs: int) -> int:
             macs = 2 * tokens * d * d + queries * (2 * d * d + kernels) + 2 * pairs * d
             relative = self.posemb == "relative"
             return macs + (queries * (2 * tokens - 1) * d if relative else 0)
+
+        def merging(tokens: int, left: int) -> int:
+            """Returns the products of keys in a block, less those of the MLP that it saves."""
+            even, gone = -(-tokens // 2), tokens - left
+            return even * (tokens - even) * (d // self.heads) - gone * kernels if gone else 0
 
         macs, features = 0, 3
         if self.backbone is not None:
             macs, features = self.backbone.multiply_adds(height, width), self.backbone.features
         macs += patches * self.patch**2 * features * d
-        last, within = 1 if self.last_is_short else tokens, len(self.windowed)
-        macs += (self.depth - 1 - within) * block(tokens, tokens**2) + block(last, last * tokens)
-        if within:
-            grid = self.patch_grid(height, width)
-            macs += within * block(tokens, windows.Windows(self.window, grid, self.prefix).products)
+        within = self.windowed
+        grid = self.patch_grid(height, width)
+        for i in range(self.depth):
+            if i == self.depth - 1 and self.last_is_short:
+                macs += block(tokens, 1, tokens)
+            elif i in within:
+                seen = windows.Windows(self.window, grid, self.prefix).products
+                macs += block(tokens, tokens, seen)
+            else:
+                left = tokens - merging_lib.pairs(tokens, self.prefix, self.merge)
+                macs += block(tokens, tokens, tokens**2) + merging(tokens, left)
+                tokens = left
         if self.patch_outputs:
             return 2 * (macs + patches * d * self.patch_outputs)
         heads = 1 + self.distillation
@@ -259,13 +277,24 @@ class ViTConfig(TokenConfig):
     def predicts_patches(self) -> bool:
         return self.pool in ("token", "gap") and not self.distillation
 
+    def _check_whole(self, needed: str) -> None:
+        """Raises BadInput if layers merge tokens, which then have no place in the image."""
+        if self.merge:
+            raise BadInput(
+                f"model.merge={self.merge}: merged tokens have no place in the image, and {needed} "
+                "need one; leave model.merge out."
+            )
+
     def for_patches(self, outputs: int) -> "ViTConfig":
+        self._check_whole("predictions of patches")
         return dataclasses.replace(self, classes=0, patch_outputs=outputs, patch_dropout=0.0)
 
     def for_maps(self, levels: tuple[int, ...]) -> Self:
+        self._check_whole("feature maps")
         return dataclasses.replace(super().for_maps(levels), patch_dropout=0.0)
 
     def for_tokens(self) -> "ViTConfig":
+        self._check_whole("tokens of views")
         if self.pool not in ("token", "gap") or self.distillation:
             raise BadInput(
                 f"model.pool={self.pool}, distillation={self.distillation}: tokens of views need "
@@ -330,7 +359,7 @@ _TAKES |= {"representation", "dropout", "attention_dropout", "attention"}
 OPTIONS = ("class_token", "distillation", "rope", "rope_base", "rope_coordinates", "rope_grid")
 OPTIONS += ("rope_jitter", "rope_rescale", "stem_bias", "stem_norm", "norm", "norm_at")
 OPTIONS += ("final_norm", "parallel", "layer_scale", "qk_norm", "gate", "mlp_norm", "biases")
-OPTIONS += ("patch_dropout", "window", "global_blocks")
+OPTIONS += ("patch_dropout", "merge", "window", "global_blocks")
 _TAKES |= set(OPTIONS)
 
 
@@ -426,8 +455,14 @@ def _check_options(wanted: Settings) -> None:
         ),
         "patch_dropout needs positions that the stem adds: posemb_at=stem, no relative ones, and "
         "no rope": wanted.patch_dropout > 0 and not _at_stem(wanted),
-        "window needs every patch: patch_dropout=0": (
-            wanted.window > 0 and wanted.patch_dropout > 0
+        "merge needs positions that the stem adds: posemb_at=stem, no relative ones, and no rope": (
+            wanted.merge > 0 and not _at_stem(wanted)
+        ),
+        "merge comes between attention and MLP, which parallel=True computes at once": (
+            wanted.merge > 0 and wanted.parallel
+        ),
+        "window needs every patch: patch_dropout=0 and merge=0": (
+            wanted.window > 0 and (wanted.patch_dropout > 0 or wanted.merge > 0)
         ),
         f"window has positions of patches that the stem adds or rope, not posemb={wanted.posemb}": (
             wanted.window > 0 and wanted.posemb in ("relative", "relative2d")

@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+MASKED = -1e30  # added to the scores of tokens that nothing attends to
 Attend = Callable[[jax.Array, jax.Array, jax.Array, Any, Any], jax.Array]
 
 
@@ -74,13 +75,13 @@ class Windows:
         on_tpu = wanted in ("packed", "splash")
         return "packed" if on_tpu and not (masked or self.filled_up) else "memory_efficient"
 
-    def split(self, patches: jax.Array) -> jax.Array:
-        """Maps [B, patches, ...] to windows [B n, w, ...], filled up with zeros."""
+    def split(self, patches: jax.Array, empty: float = 0.0) -> jax.Array:
+        """Maps [B, patches, ...] to windows [B n, w, ...], filled up with a constant."""
         (rows, columns), (below, beside) = self.sides, self.counts
         batch, _, *rest = patches.shape
         lacking = below * rows - self.grid[0], beside * columns - self.grid[1]
         widths = [(0, 0), (0, lacking[0]), (0, lacking[1]), *[(0, 0)] * len(rest)]
-        x = jnp.pad(patches.reshape(batch, *self.grid, *rest), widths)
+        x = jnp.pad(patches.reshape(batch, *self.grid, *rest), widths, constant_values=empty)
         x = jnp.swapaxes(x.reshape(batch, below, rows, beside, columns, *rest), 2, 3)
         return x.reshape(batch * below * beside, rows * columns, *rest)
 
@@ -115,39 +116,39 @@ def attended(
     key: jax.Array,
     value: jax.Array,
     dropout_key: jax.Array | None,
-    real_BL: jax.Array | None,
+    bias_BL: jax.Array | None,
     windows: Windows,
 ) -> jax.Array:
     """Returns the values that each token mixes within its window, [B, L, N, K].
 
     Args:
       attend: attention of queries [B, L, N, K] to keys and values [B, M, N, K], with the key of
-        dropout and bool [B, M], False for tokens that nothing attends to, or None.
+        dropout and float32 [B, M], added to the scores of each key, or None.
       query: [B, L, N, K].
       key: [B, L, N, K].
       value: [B, L, N, K].
       dropout_key: typed key of dropout; None in evaluation.
-      real_BL: bool, False for tokens that nothing attends to; None: all are real.
+      bias_BL: float32, added to the scores of each token; None: nothing.
       windows: the windows.
     """
     prefix, count = windows.prefix, math.prod(windows.counts)
 
-    def everywhere(x: jax.Array) -> jax.Array:
+    def everywhere(x: jax.Array, empty: float = 0.0) -> jax.Array:
         """Returns the tokens of each window after a copy of those before the patches."""
         shape = (len(x), count, prefix, *x.shape[2:])
         copies = jnp.broadcast_to(x[:, None, :prefix], shape)
         copies = copies.reshape(len(x) * count, *shape[2:])
-        return jnp.concatenate([copies, windows.split(x[:, prefix:])], axis=1)
+        return jnp.concatenate([copies, windows.split(x[:, prefix:], empty)], axis=1)
 
-    real = real_BL
-    if windows.filled_up and real is None:
-        real = jnp.ones(query.shape[:2], bool)
+    bias = bias_BL
+    if windows.filled_up and bias is None:
+        bias = jnp.zeros(query.shape[:2], jnp.float32)
     within = attend(
         windows.split(query[:, prefix:]), everywhere(key), everywhere(value), dropout_key,
-        None if real is None else everywhere(real),
+        None if bias is None else everywhere(bias, MASKED),
     )  # fmt: skip
     mixed = windows.joined(within)
     if not prefix:
         return mixed
     own = None if dropout_key is None else jax.random.fold_in(dropout_key, 1)
-    return jnp.concatenate([attend(query[:, :prefix], key, value, own, real_BL), mixed], axis=1)
+    return jnp.concatenate([attend(query[:, :prefix], key, value, own, bias_BL), mixed], axis=1)

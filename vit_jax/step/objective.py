@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Self
 import jax
 import jax.numpy as jnp
 
+from vit_jax.errors import BadInput
 from vit_jax.sharding import Axes
 from vit_jax.step import metrics
 from vit_jax.step.state import normalise
@@ -264,6 +265,22 @@ class Objective:
         return any sums, such as a confusion matrix.
         """
         raise NotImplementedError
+
+    def exported(self, network: Network, params: PyTree, images: jax.Array) -> dict[str, jax.Array]:
+        """Returns what an exported model computes of images, where that is not the model's output.
+
+        Args:
+          network: the model.
+          params: parameters of the model and the objective.
+          images: uint8 [B, H, W, C]; B may be free.
+
+        Returns:
+          Arrays [B, ...] by name. Whole numbers, such as classes, follow from float outputs.
+
+        Raises:
+          BadInput: the objective has no such outputs.
+        """
+        raise BadInput(f"an export of what {type(self).__name__} predicts is not built.")
 
     def total(self, batches: Iterable[Mapping[str, Any]]) -> dict[str, float | int]:
         """Returns `EVALUATED`, and `examples`, of all batches together.

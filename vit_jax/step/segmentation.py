@@ -167,6 +167,21 @@ class Segmentation(Objective):
             "examples": jnp.sum(batch["_mask"], dtype=jnp.int32),
         }
 
+    def exported(self, network: Network, params: PyTree, images: jax.Array) -> dict[str, jax.Array]:
+        """Returns `classes`, int32 [B, H, W], and `logits`, float32 [B, g, k, Y].
+
+        The classes are the highest of the logits after a bilinear resize to the image. g and k are
+        the sides of the head's grid, which shrinks to the image where it is finer.
+        """
+        sides = images.shape[1:3]
+        grid_BhwY = self.grid(network, params, images, train=False, key=None)
+        shape = (*map(min, grid_BhwY.shape[1:3], sides), self.classes)
+        logits_BgkY = jax.image.resize(grid_BhwY, (grid_BhwY.shape[0], *shape), "linear")
+        shape = (grid_BhwY.shape[0], *sides, self.classes)
+        pixels_BHWY = jax.image.resize(logits_BgkY, shape, "linear")
+        classes_BHW = jnp.argmax(pixels_BHWY, axis=-1).astype(jnp.int32)
+        return {"classes": classes_BHW, "logits": logits_BgkY}
+
     def total(self, batches: Iterable[Mapping[str, Any]]) -> dict[str, float | int]:
         """Returns the mean loss, and metrics of the pixels of all examples together."""
         batches = list(batches)

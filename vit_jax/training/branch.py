@@ -40,6 +40,7 @@ FREE = (
     "length", "schedule.*", "optimizer.*", "loss.*", "mixup.*", "evals.*", "fewshot.*",
     "data.train_ops", "data.eval_ops", "data.views", "data.bad_images",
     "model.dropout", "model.attention_dropout", "model.drop_path", "model.patch_dropout",
+    "model.merge",
 )  # fmt: skip
 _KEPT = ("optimizer.name", "optimizer.*dtype", "optimizer.*.min_factored")  # despite FREE
 _ON_OR_OFF = ("ema.decay", "skip_non_finite", "optimizer.weight_decay")  # likewise from or to 0

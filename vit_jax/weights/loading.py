@@ -132,6 +132,7 @@ def read_weights(
     *,
     heads: int = 0,
     patch: int = 0,
+    merge: int | None = None,
     shapes_only: bool = False,
     own: variants.Config | None = None,
 ) -> Weights:
@@ -141,6 +142,7 @@ def read_weights(
       text: FILE_OR_RUN.
       heads: number of attention heads, for a file that does not tell it.
       patch: patch side to use the model with; 0: that of the weights.
+      merge: pairs of tokens that each layer merges, see `models.merging`; None: as in the run.
       shapes_only: whether to read no values.
       own: a user's own model, whose tables of names are tried too.
 
@@ -154,12 +156,28 @@ def read_weights(
     if patch:
         weights.config.at_patch(patch)  # raises if it is fixed
         weights = dataclasses.replace(weights, patch=patch)
+    if merge is not None:
+        weights = _merging(weights, merge, text)
     if heads and heads != (own_heads := getattr(weights.config, "heads", 0)):
         statement = f"have {own_heads} heads" if own_heads else "have no attention"
         raise BadInput(
             f"{text}: heads={heads} (--heads), but these weights {statement}; leave it out."
         )
     return weights
+
+
+def _merging(weights: Weights, merge: int, text: str) -> Weights:
+    """Returns weights whose model merges tokens; raises BadInput if it cannot."""
+    if merge < 0:
+        raise BadInput(f"merge={merge} (--merge_tokens); give 0 or more pairs of tokens.")
+    if weights.own is not None or not hasattr(weights.config, "merge"):
+        raise BadInput(
+            f"merge={merge} (--merge_tokens): {text} is {weights.config.in_words()}, and only the "
+            "tokens of a ViT or a hybrid are merged; leave it out."
+        )
+    merging = dataclasses.replace(weights, settings={**weights.settings, "merge": merge})
+    merging.config  # noqa: B018 # raises if the options do not go together
+    return merging
 
 
 def _read(text: str, heads: int, shapes_only: bool, own: variants.Config | None) -> Weights:
@@ -313,6 +331,7 @@ def load(
     heads: int = 0,
     image_size: int | tuple[int, int] = 0,
     patch: int = 0,
+    merge: int | None = None,
     own: variants.Config | None = None,
     trust_code: bool = False,
 ) -> tuple[variants.Model, dict[str, Any], Preprocess]:
@@ -331,6 +350,8 @@ def load(
         square images.
       patch: patch side in pixels, to use a FlexiViT or a ViT with another one; 0: that of the
         weights. The kernel on pixels is resized (`flexi.resize_kernel`).
+      merge: pairs of similar tokens that each layer merges, which saves time and costs accuracy
+        (ToMe, arXiv:2210.09461); None: as the run was trained, 0 for a file.
       own: configuration of a user's own model, for a file under its own table of names.
       trust_code: whether to import the code that the config.yaml of a run names as MODULE:NAME. It
         runs with your rights, so trust whoever made the run.
@@ -347,7 +368,7 @@ def load(
         lacks, or the run names code that is not trusted.
     """
     with plugins.trusting(trust_code):
-        return _load(str(file_or_run), heads, image_size, patch, own)
+        return _load(str(file_or_run), heads, image_size, patch, merge, own)
 
 
 def _load(
@@ -355,9 +376,10 @@ def _load(
     heads: int,
     image_size: int | tuple[int, int],
     patch: int,
+    merge: int | None,
     own: variants.Config | None,
 ) -> tuple[variants.Model, dict[str, Any], Preprocess]:
-    weights = read_weights(file_or_run, heads=heads, patch=patch, own=own)
+    weights = read_weights(file_or_run, heads=heads, patch=patch, merge=merge, own=own)
     sides = np.broadcast_to(np.asarray(image_size, int), 2).tolist()
     if min(sides) < 0 or (min(sides) == 0) != (max(sides) == 0):
         raise BadInput(f"image_size={image_size}; give pixels, a side or (rows, columns).")

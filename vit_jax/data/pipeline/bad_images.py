@@ -153,7 +153,7 @@ class FallbackReader(Replacements):
         instead = self._in_graph.lookup
 
         def read(index: Tensor) -> Fields:
-            other = instead(index)
+            other = tf.ensure_shape(instead(index), [])
             index = tf.where(other < 0, index, other)
             fields = self._read(index)
             image = fields["image"]

@@ -8,11 +8,16 @@ Users write functions that open sources of their own; `open_custom` calls them.
 
 import dataclasses
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import numpy as np
 
 from vit_jax.config import plugins
+from vit_jax.data.formats import mask_file
+from vit_jax.data.ops.decode import BadImage
 from vit_jax.data.splits import split as splits_lib
 from vit_jax.data.splits.split import Split
+from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput
 
 # Kinds whose examples may be ordered by class: the first 90 % would lack the last classes.
@@ -87,7 +92,8 @@ def open_custom(rest: str, options: Options) -> Opened:
     """Calls a function of the user's package with `options=`; returns the opened source.
 
     Raises:
-      BadInput: the function returned anything but (class names, {name: Split}, notes).
+      BadInput: the function returned anything but (class names, {name: Split}, notes). Reading an
+        example raises it for a mask with numbers that are not those of classes.
     """
     opened = plugins.find(f"data.source='python:{rest}'", rest, options=options)(options=options)
     empty: Opened = ((), {}, [])
@@ -98,4 +104,38 @@ def open_custom(rest: str, options: Options) -> Opened:
             f"data.source='python:{rest}' gave {type(opened).__name__}; expected (names of "
             "classes, {name: Split}, notes), see docs/extending_data.md."
         )
+    tables = {id(split.table): split.table for split in splits.values()}
+    checked = {key: _with_checked_masks(table, len(classes)) for key, table in tables.items()}
+    splits = {
+        name: dataclasses.replace(split, table=checked[id(split.table)])
+        for name, split in splits.items()
+    }
     return classes, splits, notes
+
+
+def _with_checked_masks(table: splits_lib.Table, classes: int) -> splits_lib.Table:
+    """Returns a table whose examples cannot be read with a mask of unknown classes.
+
+    In training such a class would have no logit, and the loss would not be finite.
+    """
+
+    def checked(mask: np.ndarray) -> np.ndarray:
+        if problem := mask_file.fault(mask, None, classes):
+            raise BadImage(f"its mask: {problem}")
+        return mask
+
+    def reader() -> Callable[[Tensor], splits_lib.Fields | tuple[Tensor, Tensor]]:
+        read = table.reader()
+
+        def fields(row: Tensor) -> splits_lib.Fields | tuple[Tensor, Tensor]:
+            values = read(row)
+            if not isinstance(values, dict) or "mask" not in values:
+                return values
+            mask = tf.convert_to_tensor(values["mask"])
+            same = tf.numpy_function(checked, [mask], mask.dtype, stateful=False)
+            same.set_shape(mask.shape)
+            return values | {"mask": same}
+
+        return fields
+
+    return dataclasses.replace(table, reader=reader)

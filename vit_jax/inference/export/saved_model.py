@@ -3,15 +3,14 @@
 
 """TensorFlow's SavedModel: a folder that `tf.saved_model.load` reads without jax.
 
-The signature `serving_default` maps `images` to `logits`, or to `representation` for a model
-without a head. Start from `write`.
+The signature `serving_default` maps `images` to `logits`, to `representation` for a model without
+a head, or to the outputs of an objective. Start from `write`.
 """
 
 from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 from jax import export
 from jax.extend.mlir import ir
 from jax.extend.mlir.dialects import stablehlo
@@ -19,6 +18,7 @@ from jax.extend.mlir.dialects import stablehlo
 from vit_jax.data import tensorflow
 from vit_jax.data.tensorflow import tf
 from vit_jax.errors import BadInput
+from vit_jax.inference.export import forward as forward_lib
 from vit_jax.inference.export.forward import PLATFORMS, Call, Forward
 
 CONSUMER = "TensorFlow"
@@ -32,11 +32,8 @@ def check(forward: Forward) -> None:
 
 def write(forward: Forward, path: Path) -> dict[str, Any]:
     """Writes the folder; `forward.facts` needs no additions."""
-    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), forward.params)
-    (batch,) = export.symbolic_shape("B")
-    batch_of_images = jax.ShapeDtypeStruct((batch, *forward.shape), np.dtype(forward.dtype))
-    exported = export.export(jax.jit(forward.apply), platforms=PLATFORMS)(shapes, batch_of_images)
-    program, width = _portable(exported), exported.out_avals[0].shape[1]
+    exported = forward_lib.exported(forward, weights_inside=False)
+    program, avals = _portable(exported), exported.out_avals
     module = tf.Module()
     params = jax.tree.map(lambda value: tf.Variable(value, trainable=False), forward.params)
     leaves, module.params = jax.tree.leaves(params), params
@@ -47,11 +44,11 @@ def write(forward: Forward, path: Path) -> dict[str, Any]:
             [arguments[i] for i in exported.module_kept_var_idx],
             version=exported.calling_convention_version,
             module=program,
-            Tout=[tf.float32],
-            Sout=[tf.TensorShape([None, width])],
+            Tout=[tf.as_dtype(x.dtype) for x in avals],
+            Sout=[tf.TensorShape([None, *x.shape[1:]]) for x in avals],
             platforms=[name.upper() for name in PLATFORMS],
         )
-        return {forward.output: outputs[0]}
+        return dict(forward.named(jax.tree.unflatten(exported.out_tree, outputs)))
 
     images = tf.TensorSpec([None, *forward.shape], forward.dtype, name="images")
     module.serve = tf.function(serve, input_signature=[images], autograph=False)
@@ -83,8 +80,8 @@ def read(path: Path) -> Call:
     serve = loaded.signatures[SIGNATURE]
 
     def call(images: Any) -> Any:
-        (outputs,) = serve(images=tf.constant(images)).values()
-        return outputs.numpy()
+        outputs = {k: x.numpy() for k, x in serve(images=tf.constant(images)).items()}
+        return outputs if len(outputs) > 1 else next(iter(outputs.values()))
 
     call.loaded = loaded  # type: ignore[attr-defined] # whose variables live as long as it does
     return call

@@ -14,7 +14,8 @@ import numpy as np
 from jax import export
 
 from vit_jax.errors import BadInput
-from vit_jax.inference.export.forward import PLATFORMS, Call, Forward
+from vit_jax.inference.export import forward as forward_lib
+from vit_jax.inference.export.forward import Call, Forward
 
 CONSUMER = "jax.export"
 _MOST_BYTES = (1 << 31) - (1 << 24)  # limit of a file with 31-bit offsets, minus room for the rest
@@ -32,11 +33,7 @@ def check(forward: Forward) -> None:
 
 def write(forward: Forward, path: Path) -> dict[str, Any]:
     """Writes the file; returns facts to add to `forward.facts`."""
-    params = forward.params
-    (batch,) = export.symbolic_shape("B")
-    images = jax.ShapeDtypeStruct((batch, *forward.shape), np.dtype(forward.dtype))
-    function = jax.jit(lambda images: forward.apply(params, images))
-    exported = export.export(function, platforms=PLATFORMS)(images)
+    exported = forward_lib.exported(forward, weights_inside=True)
     path.write_bytes(exported.serialize())
     return {"calling_convention": exported.calling_convention_version}
 
@@ -44,4 +41,4 @@ def write(forward: Forward, path: Path) -> dict[str, Any]:
 def read(path: Path) -> Call:
     """Returns the function in a file, run by jax.export alone."""
     exported = export.deserialize(bytearray(path.read_bytes()))
-    return lambda images: np.asarray(exported.call(images))
+    return lambda images: jax.tree.map(np.asarray, exported.call(images))

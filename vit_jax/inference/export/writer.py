@@ -4,21 +4,24 @@
 """Writes an export beside its place, reads it back, compares the outputs and moves it there.
 
 Nothing appears under the requested name unless its consumer computes the same outputs. Start from
-`write`.
+`write`, or from `write_run` for a run whose objective has a head of its own.
 """
 
 import contextlib
 import dataclasses
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 
+from vit_jax.build import program
 from vit_jax.config.plugins import Registry
 from vit_jax.errors import BadInput, RunFailed, no_space
+from vit_jax.inference.dense_run import DenseRun
 from vit_jax.inference.export import forward as forward_lib
 from vit_jax.inference.export import (
     preprocessing_facts,
@@ -40,9 +43,12 @@ _GRAPHS = Registry(
 FACTS = "vit_jax.json"  # name inside a folder; beside a file, its name plus .json
 BATCHES = (2, 3)  # images to compare: two sizes, as the batch is free
 BOUND = 1e-4  # relative to the largest output
+OTHERS = 1e-3  # share of whole numbers that may differ
 TIMM_BOUND = 1e-3  # for a model with a ResNet, whose epsilons timm cannot express
 _SIGMOID = "the loss, sigmoid: each class is likely by itself (sigmoid of its logit, no softmax)"
 Progress = Callable[[int, int], None]
+# A function that writes a format, and one that lets its consumer read it back.
+_Ways = tuple[Callable[[Path], None], Callable[[Path], tuple[str, Call]]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +60,7 @@ class Written:
       consumer: program that has read the export back.
       difference: largest absolute difference between the outputs of the artefact and the model.
       scale: the largest absolute output.
-      output: logits or representation.
+      output: logits or representation, or the names of several outputs.
       notes: facts that the artefact cannot express, one line each.
     """
 
@@ -94,7 +100,44 @@ def write(
     description = dataclasses.replace(
         images or convert.ORIGINAL, names=model.names, sigmoid=model.sigmoid
     )
-    put, take = _format(name, model, forward, description, images)
+    ways = _format(name, model, forward, description, images)
+    notes, bound = _notes(name, model, description, words), _bound(name, model)
+    return _written(name, forward, ways, out, description, bound, notes, progress)
+
+
+def write_run(
+    run: DenseRun, name: str, out: Path, *, progress: Progress = lambda *_: None
+) -> Written:
+    """Writes a run with the head of its objective, see `Objective.exported` and `write`.
+
+    Args:
+      run: a run from `dense_run.open_run`.
+      name: one of `formats.GRAPHS`.
+      out: see `write`.
+      progress: see `write`.
+    """
+    cfg, images = forward_lib.plain(run.cfg), run.images
+    network = program.network(variants.make(cfg), images)
+    forward = forward_lib.of_objective(run.objective, network, run.params, images.shape)
+    description = Images(images.mean, images.std, names=run.names)
+    about = {"classes": list(run.names), "model": variants.describe(run.variant, cfg)}
+    ways = _graph(name, forward, description, about)
+    notes = _of_dtype(run.cfg)
+    return _written(name, forward, ways, out, description, BOUND, notes, progress)
+
+
+def _written(
+    name: str,
+    forward: Forward,
+    ways: _Ways,
+    out: Path,
+    description: Images,
+    bound: float,
+    notes: tuple[str, ...],
+    progress: Progress,
+) -> Written:
+    """Writes in one of the ways, reads back in the other, compares and moves into place."""
+    put, take = ways
     with _placed(out) as folder:
         progress(0, 3)
         put(folder / out.name)
@@ -102,22 +145,20 @@ def write(
         progress(1, 3)
         consumer, call = take(folder / out.name)
         progress(2, 3)
-        difference, scale = _compared(forward, call, description)
-        bound = _bound(name, model) * scale
-        if not difference <= bound:  # also catches NaN
+        difference, scale, output = _compared(forward, call, description)
+        if not difference <= bound * scale:  # also catches NaN
             raise RunFailed(
-                f"{consumer} computes other {forward.output} from the {name} export than the "
-                f"model: they differ by up to {difference:.3g}, where {bound:.3g} is the bound. "
+                f"{consumer} computes other {output} from the {name} export than the model: they "
+                f"differ by up to {difference:.3g}, where {bound * scale:.3g} is the bound. "
                 "Nothing was written; export another format, and see `vit_jax doctor` for versions."
             )
-    notes = _notes(name, model, description, words)
-    return Written(size, consumer, difference, scale, forward.output, notes)
+    return Written(size, consumer, difference, scale, output, notes)
 
 
 def _format(
     name: str, model: Model, forward: Forward, description: Images, images: Images | None
-) -> tuple[Callable[[Path], None], Callable[[Path], tuple[str, Call]]]:
-    """Returns a function that writes a format, and one that lets its consumer read it back."""
+) -> _Ways:
+    """Returns the ways of a format."""
     if name not in _GRAPHS:
         cfg = forward_lib.config(model.cfg)
         content = weights_file.expressed(name, cfg, forward, description)
@@ -125,11 +166,16 @@ def _format(
             lambda path: files.write(path, *content),
             lambda path: weights_file.read(name, cfg, forward, path),
         )
+    return _graph(name, forward, images, forward_lib.about_model(model))
+
+
+def _graph(name: str, forward: Forward, images: Images | None, about: Mapping[str, Any]) -> _Ways:
+    """Returns the ways of a format that holds the computation."""
     graph = _GRAPHS[name]
     graph.check(forward)
 
     def put(path: Path) -> None:
-        facts = {"format": name} | forward_lib.facts(forward, model, images)
+        facts = {"format": name} | forward_lib.facts(forward, images, about)
         facts |= graph.write(forward, path)
         beside = path / FACTS if path.is_dir() else path.with_name(f"{path.name}.json")
         beside.write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
@@ -162,19 +208,35 @@ def _placed(out: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _compared(forward: Forward, call: Call, description: Images) -> tuple[float, float]:
-    """Returns the largest difference of two functions on random pixels, and the largest output."""
+def _compared(forward: Forward, call: Call, description: Images) -> tuple[float, float, str]:
+    """Compares two functions on random pixels.
+
+    Whole numbers, such as the classes of pixels, follow from other outputs. So few of them may
+    differ, where two of those are as good as equal.
+
+    Returns:
+      The largest difference and the largest value of float outputs, and the names of all outputs.
+    """
     shape = (max(BATCHES), *forward.shape)
     images = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
     if forward.dtype == "float32":
         images = np.asarray(normalise(jnp.asarray(images), description.mean, description.std))
-    expected, difference = forward.reference(images), 0.0
+    expected, difference = forward.named(forward.reference(images)), 0.0
     for count in BATCHES:
-        outputs, wanted = call(images[:count]), expected[:count]
-        same = outputs.shape == wanted.shape and outputs.dtype == wanted.dtype
-        part = np.abs(outputs - wanted).max() if same else np.inf
-        difference = float(np.maximum(difference, part))  # NaN if any part is NaN
-    return difference, float(np.abs(expected).max())
+        outputs = forward.named(call(images[:count]))
+        for name, wanted in expected.items():
+            part = _difference(outputs[name], wanted[:count])
+            difference = float(np.maximum(difference, part))  # NaN if any part is NaN
+    floats = [x for x in expected.values() if x.dtype.kind == "f"]
+    return difference, max(float(np.abs(x).max()) for x in floats), " and ".join(expected)
+
+
+def _difference(output: np.ndarray, wanted: np.ndarray) -> float:
+    if output.shape != wanted.shape or output.dtype != wanted.dtype:
+        return np.inf
+    if wanted.dtype.kind == "f":
+        return np.abs(output - wanted).max()
+    return 0.0 if (output != wanted).mean() <= OTHERS else np.inf
 
 
 def _bound(name: str, model: Model) -> float:
@@ -205,9 +267,13 @@ def _notes(name: str, model: Model, description: Images, words: str) -> tuple[st
             notes.append(f"{name} cannot store {'; '.join(parts)}")
     elif name not in _GRAPHS:
         notes += _not_described(name, model, description, words)
-    if model.cfg.dtype != "float32":
-        notes.append(f"the model was trained in {model.cfg.dtype}, the export computes in float32")
-    return tuple(notes)
+    return (*notes, *_of_dtype(model.cfg))
+
+
+def _of_dtype(cfg: variants.Config) -> tuple[str, ...]:
+    if cfg.dtype == "float32":
+        return ()
+    return (f"the model was trained in {cfg.dtype}, the export computes in float32",)
 
 
 def _not_described(name: str, model: Model, description: Images, words: str) -> list[str]:

@@ -50,6 +50,8 @@ class Records:
     image_key: str = results("", "feature with the encoded image")
     label_key: str = results("", "feature with the label or labels")
     name_key: str = results("", "feature with the name of the image")
+    text_key: str = results(
+        "", 'feature with the text, or in tars the suffix of its member, e.g. "txt"; "": no text')
     label_names: str = results("", 'file of class names, one per line; "": labels.txt beside them')
     max_labels: int = results(1, "largest number of labels of an image", Range(1, 10_000))
 

@@ -87,6 +87,10 @@ def of_bytes(tokens):
     return [bytes(t - 2 for t in row if t > 1).decode() for row in tokens.tolist()]
 
 
+def of_batches(batches):
+    return [text for batch in batches for text in of_bytes(batch["tokens"])]
+
+
 def split(count=24, **fields):
     images = np.zeros((count, 4, 4, 3), np.uint8)
     labels = np.arange(count, dtype=np.int32)[:, None] % 2
@@ -105,11 +109,9 @@ def test_one_of_several_texts_is_drawn_in_training_and_the_first_taken_in_evalua
     how = Texts(length=16)
     batches = list(pipeline(kind, how, split(text=lines)).evaluation())
     assert [b["tokens"].dtype for b in batches] == [np.int32] * 3
-    assert sum((of_bytes(b["tokens"]) for b in batches), []) == [f"first {k}" for k in range(24)]
+    assert of_batches(batches) == [f"first {k}" for k in range(24)]
     drawn = Texts(length=16, drawn=True)
-    found = sum(
-        (of_bytes(b["tokens"]) for b in pipeline(kind, drawn, split(text=lines)).train(0, 6)), []
-    )
+    found = of_batches(pipeline(kind, drawn, split(text=lines)).train(0, 6))
     counts = [sum(text.startswith(word) for text in found) for word in ("first", "second", "third")]
     assert sum(counts) == 48
     assert min(counts) > 5

@@ -105,7 +105,7 @@ class Siglip(Objective):
         for name in ("tokenizer", "template", "text"):
             if not isinstance(getattr(self, name), str):
                 raise ValueError(f"{name}={getattr(self, name)!r}; give a text.")
-        self._tower  # noqa: B018 - raises for sizes that do not go together
+        self._tower(vocabulary=1, outputs=1)  # raises for sizes that do not go together
 
     @functools.cached_property
     def texts(self) -> texts_lib.Texts:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from vit_jax.cli import arguments, segmentation
+from vit_jax.cli import arguments, segmentation, two_towers
 from vit_jax.errors import BadInput
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     arguments.names(parser)
     segmentation.whole(parser)
+    two_towers.add_arguments(parser)
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
@@ -59,7 +60,15 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     from vit_jax.reports import evaluation_page, segmentation_page
 
     report: Any = evaluation_page
-    if segmentation.is_segmentation(args):
+    if two_towers.is_two_towers(args):
+        if args.retrieval:
+            found = two_towers.retrieval(args)
+            arguments.write(data, (json.dumps(found, indent=1) + "\n").encode())
+            print(two_towers.as_text(found))
+            log.info("written: %s", data)
+            return 0
+        evaluated = two_towers.zero_shot(args)
+    elif segmentation.is_segmentation(args):
         report, evaluated = segmentation_page, segmentation.evaluate(args)
     else:
         with arguments.own_words():

@@ -224,9 +224,13 @@ def initial_weights(run: build.Run, workdir: Path, origin: "Base | None" = None)
     cfg, images, objective = run.program.model.cfg, run.program.images, run.program.objective
     weights = loading.read_weights(text, heads=run.config.model.heads, own=cfg)
     own = {path: x for path, x in weights.flat.items() if objective.inherits(path)}
-    fitted = loading.fit(weights, cfg, images.size, fresh_head=True, channels=images.channels)
     wanted = tree.leaves_with_paths(run.program.whole_params)
     wanted = {path: x.shape for path, x in wanted if objective.inherits(path)}
+    if wanted and not own and weights.format != "run":
+        from vit_jax.weights import text_towers
+
+        own = text_towers.parameters(text)
+    fitted = loading.fit(weights, cfg, images.size, fresh_head=True, channels=images.channels)
     return fitting.with_inherited(fitted, own, wanted)
 
 

@@ -5,6 +5,8 @@
 
 import json
 import re
+import shlex
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +21,9 @@ from test_train_step import rules_of
 
 import vit_jax
 from vit_jax import tree
+from vit_jax.build import run as build_run
 from vit_jax.cli.main import main
+from vit_jax.config import load as config_lib
 from vit_jax.data.texts import Texts
 from vit_jax.errors import BadInput
 from vit_jax.evaluators import retrieval, zero_shot
@@ -28,6 +32,7 @@ from vit_jax.models import variants
 from vit_jax.step.siglip import Siglip
 from vit_jax.weights import text_towers
 
+ROOT = Path(__file__).parent.parent
 spiece = model  # the fixture, under a name that no argument hides
 SIZES = {"text_width": 16, "text_depth": 2, "text_mlp": 24, "text_heads": 2}
 HF = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 2}
@@ -292,3 +297,68 @@ def test_zero_shot_of_a_run_and_what_is_refused(tmp_path, capsys, image_folder):
     }.items():
         assert main(["evaluate", str(tmp_path / "run"), more, out]) == 2
         assert re.search(re.escape(said), capsys.readouterr().err)
+
+
+@pytest.mark.integration
+def test_commands_of_the_page_run_one_after_the_other(tmp_path, monkeypatch, image_folder):
+    monkeypatch.chdir(tmp_path)
+    rows = [["path", "text"], *([f"{k}.png", f"text {k}"] for k in range(30))]
+    captions = table(tmp_path, rows).removeprefix("csv:")
+    text = (ROOT / "docs" / "siglip.md").read_text()
+    blocks = "\n".join(re.findall(r"```console\n(.*?)```", text, re.DOTALL))
+    commands = re.findall(r"^vit_jax (.*)$", blocks, re.MULTILINE)
+    assert [c.split()[0] for c in commands] == ["train", "evaluate", "evaluate", "train",
+                                                "evaluate", "train"]  # fmt: skip
+    short = [*SHORT, "--config.evals.val.batch_size=8", "--config.evals.test.batch_size=8"]
+    for command in commands:
+        command = command.replace("/path/to/images", str(image_folder))
+        command = command.replace("/path/to/captions.csv", captions)
+        words = shlex.split(command.replace("configs/", f"{ROOT}/configs/"))
+        assert main([*words, *(short if words[0] == "train" else [])]) == 0, command
+    assert json.loads(Path("runs/retrieval/evaluation.json").read_text())["images"] > 0
+    from vit_jax.weights import loading
+
+    locked, before = (loading.read_weights(f"runs/{name}").flat for name in ("lit", "siglip"))
+    for name, x in before.items():
+        if not name.startswith("objective/"):
+            np.testing.assert_array_equal(locked[name], x, err_msg=name)
+    saved = Path("runs/lit/checkpoints")
+    assert not [p for p in saved.rglob("*") if "embedding" in p.name]
+
+
+@pytest.mark.parametrize(
+    "args, parts",
+    [
+        (["objective=siglip(text='Q')"], ["size of a text tower", "custom"]),
+        (["objective=siglip(tokenizer='absent.model')"], ["absent.model' cannot be read"]),
+        (["objective=siglip(template='none', text='Ti')"], ["template='none' has no {}"]),
+        (["objective=siglip(text='Ti')"], ["have no text, only image, labels"]),
+        (["fewshot.method=zero_shot", "objective=auto", "model.pool=gap"], ["needs a text tower"]),
+        (["data.views=view*2: decode"], ["siglip(", "takes image"]),
+        (["loss.name=sigmoid"], ["loss.name='sigmoid'", "no use"]),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_written(
+    tmp_path, capsys, image_folder, args, parts
+):
+    workdir = tmp_path / "run"
+    more = [f"--config.{arg}" for arg in args]
+    assert run(workdir, f"--config.data.source=folder:{image_folder}", *more) == 2
+    said = capsys.readouterr().err
+    assert [part for part in parts if part not in said] == []
+    assert "Traceback" not in said
+    assert not workdir.exists()
+
+
+def test_labels_are_needed_to_learn_classes(tmp_path, capsys):
+    spec = table(tmp_path, [["path", "text"], ["a.png", "one"], ["b.png", "two"]])
+    words = ["train", "--config=configs/quickstart.py", f"--workdir={tmp_path / 'run'}", *SHORT]
+    assert main([*words, f"--config.data.source={spec}"]) == 2
+    assert "has no labels, and objective=auto learns classes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "recipe", ["", ":texts=true", ":paper=siglip", ":paper=siglip,standin=true", ":loss=softmax"]
+)
+def test_recipe_is_a_valid_configuration(recipe):
+    build_run.check(config_lib.load(f"configs/siglip.py{recipe}"))

@@ -52,6 +52,11 @@ def make(config: sections.Config, cfg: variants.Config) -> Objective:
             f"model.patch_dropout={dropped}: objective={config.objective} needs every patch; leave "
             "model.patch_dropout out."
         )
+    if config.fewshot.method == "zero_shot" and objective.texts is None:
+        raise BadInput(
+            f"fewshot.method=zero_shot needs a text tower, and objective={config.objective} has "
+            "none; give ridge or knn."
+        )
     if objective.AVERAGE and not config.ema.decay:
         raise BadInput(
             f"objective={config.objective} learns from the average of the parameters, its teacher; "

@@ -276,6 +276,7 @@ def make(
     cfg, steps = variants.of(config.model, classes), timeline.steps_of(config, examples)
     objective = _objective(config, cfg, examples, steps, rules, platform)
     chosen = _execution(config, objective, objective.model(cfg), rules, steps, platform)
+    objective = objective.computed(chosen.cfg)
     init_params = _initialiser(config, chosen.cfg, objective)
     params = jax.eval_shape(init_params, _key_shape())
     selection = placement.selection(config, objective, params)

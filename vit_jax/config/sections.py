@@ -199,8 +199,8 @@ class Fewshot:
     shots: tuple[int, ...] = results(
         (1, 5, 10, 25), "images per class, chosen by seed and hash; 0: all", "shots")
     seeds: int = results(3, "number of choices of images", Range(1, 1000))
-    method: Literal["ridge", "knn"] = results(
-        "ridge", "classifier on the features: ridge regression, or the vote of 20 neighbours")
+    method: Literal["ridge", "knn", "zero_shot"] = results(
+        "ridge", "ridge regression, the vote of 20 neighbours, or names of classes (siglip)")
     l2: float = results(1024.0, "strength of the ridge regression", Range(0, _LARGEST, above=True))
     every: str = how_often("0", 'duration between evaluations; "0": only at the end', "duration")
     batch_size: int = where(

@@ -27,7 +27,7 @@ _TAKEN = (
 )  # names of other metrics and keys of results
 # All metrics of the built-in evaluations; other metrics come from a user's own evaluator.
 MEASURED = re.compile(
-    r"top1|top5|miou|pixel_accuracy|loss|examples|mce|mean_error|error_\w+|(\d+|all)shot"
+    r"top1|top5|miou|pixel_accuracy|loss|examples|mce|mean_error|error_\w+|(\d+|all)shot|zero_shot"
 )
 
 
@@ -98,8 +98,9 @@ def _check_best_metric(config: sections.Config, evaluated: Sequence[str]) -> Non
     where = best.rpartition("/")[0].removesuffix("_raw")
     if where in config.evals and config.evals[where].evaluator:
         metrics.append(best)  # the metrics of this evaluator are not known yet
-    shots = [k or "all" for k in config.fewshot.shots]
-    metrics += [f"{task}/{k}shot" for task in few_shot_tasks(config) for k in shots]
+    shots = [f"{k or 'all'}shot" for k in config.fewshot.shots]
+    shots = ["zero_shot"] if config.fewshot.method == "zero_shot" else shots
+    metrics += [f"{task}/{name}" for task in few_shot_tasks(config) for name in shots]
     if best and best not in metrics:
         raise unknown("metric in checkpoint.keep_best", best, metrics)
 

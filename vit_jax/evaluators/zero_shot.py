@@ -52,7 +52,7 @@ def class_vectors(
 
 
 def logits(
-    objective: Siglip,
+    objective: Any,
     params: Any,
     rules: Rules,
     x_ND: np.ndarray,
@@ -62,7 +62,7 @@ def logits(
     """Returns the scores of classes as the loss sees them, float32 [N, Y].
 
     Args:
-      objective: the objective of the run.
+      objective: the objective of the run, a `Siglip`.
       params: its parameters, and those of the objective.
       rules: mesh and placement.
       x_ND: what the image tower gave.

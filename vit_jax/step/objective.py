@@ -123,6 +123,10 @@ class Objective:
         """
         return self
 
+    def computed(self, cfg: Any) -> Self:
+        """Returns the objective with the model in the form that the devices compute."""
+        return self
+
     def batch(self, height: int, width: int, channels: int) -> dict[str, jax.ShapeDtypeStruct]:
         """Returns shape and dtype of an example's fields, besides `labels` and `_mask`.
 

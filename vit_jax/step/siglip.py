@@ -122,6 +122,9 @@ class Siglip(Objective):
         )  # fmt: skip
 
     def in_run(self, cfg: Any, in_steps: Callable[[str], int]) -> "Siglip":
+        return self.computed(cfg)
+
+    def computed(self, cfg: Any) -> "Siglip":
         return dataclasses.replace(self, run=InRun(cfg))
 
     def batch(self, height: int, width: int, channels: int) -> dict[str, jax.ShapeDtypeStruct]:

@@ -390,6 +390,14 @@ def measure(run: build.Run, params: Any, kept: Any, name: str) -> dict[str, floa
         step = functools.partial(step, kept=kept)
         batches, total = run.eval_batches(name), run.program.objective.total
         return classification.evaluate(step, params, batches, evaluator, total)
+    if run.config.fewshot.method == "zero_shot":
+        from vit_jax.evaluators import zero_shot
+
+        task, rules, objective = run.tasks[name], run.program.rules, run.program.objective
+        found = run.features(params, task.test)
+        logits = zero_shot.logits(objective, params, rules, found, task.names)
+        right = float((logits.argmax(axis=1) == task.test_labels).mean())
+        return {"zero_shot": right, "examples": len(task.test)}
     from vit_jax.evaluators import fewshot
 
     classify: fewshot.Classify = functools.partial(fewshot.ridge, l2=run.config.fewshot.l2)

@@ -177,7 +177,6 @@ def test_chunks_around_the_mesh_are_exact_and_no_device_has_all_pairs(kind, shap
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
     assert "collective-permute" in text
     assert f"[{BATCH},{BATCH}]" not in text
-    assert f"[{BATCH},{EMBEDDING}]" not in text  # nor the vectors of all
     alone = compared(kind, (1, 1, 1, 1))[2]
     assert f"[{BATCH},{BATCH}]" in alone  # so the text would show it
 

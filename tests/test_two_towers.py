@@ -351,7 +351,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(
 
 
 def test_labels_are_needed_to_learn_classes(tmp_path, capsys):
-    spec = table(tmp_path, [["path", "text"], ["a.png", "one"], ["b.png", "two"]])
+    spec = table(tmp_path, [["path", "text"], *([f"{k}.png", f"text {k}"] for k in range(30))])
     words = ["train", "--config=configs/quickstart.py", f"--workdir={tmp_path / 'run'}", *SHORT]
     assert main([*words, f"--config.data.source={spec}"]) == 2
     assert "has no labels, and objective=auto learns classes" in capsys.readouterr().err
@@ -362,3 +362,18 @@ def test_labels_are_needed_to_learn_classes(tmp_path, capsys):
 )
 def test_recipe_is_a_valid_configuration(recipe):
     build_run.check(config_lib.load(f"configs/siglip.py{recipe}"))
+
+
+@pytest.mark.integration
+def test_branch_goes_on_bit_for_bit_with_the_same_texts(tmp_path):
+    rows = [["path", "text"], *([f"{k}.png", f"a {k}\nb {k}\nc {k}"] for k in range(30))]
+    data = [f"--config.data.source={table(tmp_path, rows)}", "--config.length=4 steps"]
+    data += ["--config.checkpoint.every=2 steps", "--config.checkpoint.keep_every=2 steps"]
+    assert run(tmp_path / "whole", *data) == 0
+    assert run(tmp_path / "cut", *data, f"--branch={tmp_path / 'whole'}@2") == 0
+    from vit_jax.weights import loading
+
+    one, two = (loading.read_weights(f"{tmp_path / name}@4").flat for name in ("whole", "cut"))
+    assert one.keys() == two.keys()
+    for name, x in one.items():
+        np.testing.assert_array_equal(x, two[name], err_msg=name)

@@ -4,8 +4,9 @@
 """Compares every image of a global batch with every text, in chunks around the mesh.
 
 A device keeps its images, and the texts of all devices pass by (arXiv:2303.15343, section 3.3). So
-it holds the scores of its images and one chunk of texts at a time, never those of all pairs. Axes:
-B batch, b the rows of a device, E embedding. Start from `compared`.
+it holds the scores of its images and one chunk of texts at a time, never those of all pairs. The
+backward pass computes them again; it keeps the vectors of all texts. Axes: B batch, b the rows of a
+device, E embedding. Start from `compared`.
 """
 
 import functools
@@ -44,7 +45,7 @@ class _Side(NamedTuple):
     Attributes:
       own: the highest score among pairs of the same text.
       other: the highest score among all other pairs.
-      total: log of the sum of exponentials of scores.
+      total: log of the sum of exponentials of scores, for the softmax loss.
     """
 
     own: jax.Array
@@ -131,8 +132,8 @@ def _ring(
             lost_bb = jnp.where(counted_bb, -jax.nn.log_sigmoid(signed_bb), 0.0)
             loss_b += jnp.sum(lost_bb, axis=1)
         own_b += jnp.sum(jnp.where(pairs_bb, scores_bb, 0.0), axis=1)
-        images = _seen(images, scores_bb, counted_bb, same_bb, 1)
-        texts = _seen(texts, scores_bb, counted_bb, same_bb, 0)
+        images = _seen(images, scores_bb, counted_bb, same_bb, 1, kind)
+        texts = _seen(texts, scores_bb, counted_bb, same_bb, 0, kind)
         passing = (passing[0], texts)
         if ways > 1:
             next_one = [(i, (i + 1) % ways) for i in range(ways)]
@@ -153,15 +154,19 @@ def _ring(
 
 
 def _seen(
-    side: _Side, scores_bb: jax.Array, counted_bb: jax.Array, same_bb: jax.Array, axis: int
+    side: _Side,
+    scores_bb: jax.Array,
+    counted_bb: jax.Array,
+    same_bb: jax.Array,
+    axis: int,
+    kind: Kind,
 ) -> _Side:
     """Returns what is known of one side with another chunk of scores."""
     fixed_bb = jax.lax.stop_gradient(scores_bb)
     own = jnp.max(jnp.where(same_bb, fixed_bb, _LEFT_OUT), axis=axis)
     other = jnp.max(jnp.where(counted_bb & ~same_bb, fixed_bb, _LEFT_OUT), axis=axis)
-    total = jax.nn.logsumexp(jnp.where(counted_bb, scores_bb, _LEFT_OUT), axis=axis)
-    return _Side(
-        jnp.maximum(side.own, own),
-        jnp.maximum(side.other, other),
-        jnp.logaddexp(side.total, total),
-    )
+    total = side.total
+    if kind == "softmax":
+        here = jax.nn.logsumexp(jnp.where(counted_bb, scores_bb, _LEFT_OUT), axis=axis)
+        total = jnp.logaddexp(total, here)
+    return _Side(jnp.maximum(side.own, own), jnp.maximum(side.other, other), total)

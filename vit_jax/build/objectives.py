@@ -6,7 +6,8 @@
 Start from `make`.
 """
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -16,6 +17,7 @@ from vit_jax.config import images as images_lib
 from vit_jax.config.load import flatten
 from vit_jax.data.example import FIELDS, SPATIAL
 from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.texts import Texts
 from vit_jax.errors import BadInput, unknown
 from vit_jax.models import variants
 from vit_jax.step.objective import Objective
@@ -27,6 +29,7 @@ OBJECTIVES = {
     "dino": "vit_jax.step.dino:Dino",
     "mae": "vit_jax.step.mae:MAE",
     "segmentation": "vit_jax.step.segmentation:Segmentation",
+    "siglip": "vit_jax.step.siglip:Siglip",
 }
 # Every objective uses some of them, or none.
 _SECTIONS = ("distillation", "loss", "masked", "mixup")
@@ -49,6 +52,11 @@ def make(config: sections.Config, cfg: variants.Config) -> Objective:
         raise BadInput(
             f"model.patch_dropout={dropped}: objective={config.objective} needs every patch; leave "
             "model.patch_dropout out."
+        )
+    if config.fewshot.method == "zero_shot" and objective.texts is None:
+        raise BadInput(
+            f"fewshot.method=zero_shot needs a text tower, and objective={config.objective} has "
+            "none; give ridge or knn."
         )
     if objective.AVERAGE and not config.ema.decay:
         raise BadInput(
@@ -158,7 +166,8 @@ def check_views(config: sections.Config, objective: Objective) -> None:
         }
     needed = {name: field.shape for name, field in objective.batch(*images.shape).items()}
     spatial = spatial_fields(objective, images)
-    needed = {name: shape for name, shape in needed.items() if name not in spatial}
+    own = {*spatial, *(["tokens"] if objective.texts else [])}
+    needed = {name: shape for name, shape in needed.items() if name not in own}
     _check_spatial(config.objective, spatial, images.size if "image" in needed else None)
     if made != needed:
         several = [name for name, shape in needed.items() if len(shape) > 3]
@@ -210,6 +219,58 @@ def spatial_fields(
     """Returns what an objective takes of an example besides images: its mask and boxes."""
     batch = objective.batch(*images.shape)
     return {name: batch[name] for name in SPATIAL if name in batch}
+
+
+@dataclasses.dataclass(frozen=True)
+class Fields:
+    """What an objective takes of an example.
+
+    Attributes:
+      spatial: its mask and boxes, from `spatial_fields`.
+      tokens: how its text becomes tokens; None without.
+    """
+
+    spatial: Mapping[str, jax.ShapeDtypeStruct]
+    tokens: Texts | None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the fields to read."""
+        text = ["text"] if self.tokens and self.tokens.field == "text" else []
+        return ("image", "labels", *self.spatial, *text)
+
+    @property
+    def most_boxes(self) -> int:
+        """The number of boxes of every example after filling up; 0 without boxes."""
+        return self.spatial["boxes"].shape[0] if "boxes" in self.spatial else 0
+
+    def texts(self, *, drawn: bool) -> Texts | None:
+        """Returns how texts become tokens, if they do; `drawn`: in training."""
+        return self.tokens and dataclasses.replace(self.tokens, drawn=drawn)
+
+
+def fields(objective: Objective, images: images_lib.Images, classes: Sequence[str]) -> Fields:
+    """Returns what an objective takes of an example; `classes` are the names of those of the data.
+
+    Raises:
+      BadInput: texts cannot become tokens; the message says why.
+    """
+    texts = objective.texts
+    if texts is not None:
+        texts = dataclasses.replace(texts, names=tuple(classes))
+        texts.tokens("")  # raises for a tokenizer that cannot be used
+    return Fields(spatial_fields(objective, images), texts)
+
+
+def check_classes(config: sections.Config, objective: Objective, classes: Sequence[str]) -> None:
+    """Raises BadInput for data without classes that an objective needs."""
+    templates = objective.texts is not None and objective.texts.templates
+    if not classes and (objective.LABELLED or templates):
+        what = "makes texts of the names of classes" if templates else "learns classes"
+        raise BadInput(
+            f"data.source={config.data.source!r} has no labels, and objective={config.objective} "
+            f"{what}; add labels, or choose another objective."
+        )
 
 
 def _listed(shapes: Mapping[str, tuple[int, ...]]) -> str:

@@ -154,10 +154,13 @@ class Program:
     @property
     def step_flops(self) -> int:
         """The FLOPs of one example in a training step, without recomputation."""
-        flops = self.passes * _step_flops(self.objective, self.model.cfg, self.images)
+        cfg, passes = self.model.cfg, self.passes
+        flops = passes * _step_flops(self.objective, cfg, self.images)
         if self.selection is None:
             return flops
-        return round(flops * self.selection.gradient_share(tree.depth(self.whole_params)))
+        own = passes * self.objective.own_flops(cfg, *self.images.size)
+        share = self.selection.gradient_share(tree.depth(self.whole_params))
+        return round((flops - own) * share) + own
 
     def lower_step(self) -> jax.stages.Lowered:
         """Lowers the train step, for compilation ahead of time."""
@@ -273,6 +276,7 @@ def make(
     cfg, steps = variants.of(config.model, classes), timeline.steps_of(config, examples)
     objective = _objective(config, cfg, examples, steps, rules, platform)
     chosen = _execution(config, objective, objective.model(cfg), rules, steps, platform)
+    objective = objective.computed(chosen.cfg)
     init_params = _initialiser(config, chosen.cfg, objective)
     params = jax.eval_shape(init_params, _key_shape())
     selection = placement.selection(config, objective, params)
@@ -397,11 +401,12 @@ def network(
     def apply(params: Any, images: jax.Array, **options: Any) -> Any:
         return jax.tree.map(jnp.asarray, model.apply({"params": params}, images, **options))
 
+    called = Network(apply, images.mean, images.std, rules=getattr(model, "rules", None))
     if not reads:
-        return Network(apply, images.mean, images.std)
+        return called
     from vit_jax.build import read_models
 
-    return Network(apply, images.mean, images.std, read_models.networks(reads, model.rules))
+    return dataclasses.replace(called, others=read_models.networks(reads, model.rules))
 
 
 def _functions(

@@ -177,11 +177,10 @@ def build(config: sections.Config, compile_first: Sequence[str] = ()) -> Run:
             return computation
 
         computation = make(split.table.most_labels) if split.table.most_labels else None
-        cfg = variants.of(config.model, classes)
-        spatial = objectives.spatial_fields(
-            objectives.make(config, cfg), images_lib.of(config.data)
-        )
-        train, labels, pipelines = _pipelines(config, spatial, split, evals, notes)
+        objective = objectives.make(config, variants.of(config.model, classes))
+        objectives.check_classes(config, objective, source.classes)
+        wanted = objectives.fields(objective, images_lib.of(config.data), source.classes)
+        train, labels, pipelines = _pipelines(config, wanted, split, evals, notes)
         tasks = _tasks(config, few_shot)
         computation = computation or make(labels)
         for name in config.evals:
@@ -284,7 +283,6 @@ def plain_pipeline(
 
 
 _Evaluations = dict[str, Evaluation]  # by name
-_Spatial = Mapping[str, jax.ShapeDtypeStruct]  # see `objectives.spatial_fields`
 
 
 def _splits(config: sections.Config) -> tuple[Source, list[str], Split, _Evaluations]:
@@ -315,7 +313,7 @@ def _splits(config: sections.Config) -> tuple[Source, list[str], Split, _Evaluat
 
 def _pipelines(
     config: sections.Config,
-    spatial: _Spatial,
+    wanted: objectives.Fields,
     split: Split,
     evaluations: _Evaluations,
     notes: list[str],
@@ -326,10 +324,10 @@ def _pipelines(
     """
     data = config.data
     readers: dict[str, Callable[[], Any]] = {
-        "": functools.partial(_pipeline, config, spatial, "", split)
+        "": functools.partial(_pipeline, config, wanted, "", split)
     }
     for name, one in evaluations.items():
-        readers[name] = functools.partial(_part_pipelines, config, spatial, name, one)
+        readers[name] = functools.partial(_part_pipelines, config, wanted, name, one)
     pipes = _call_all(readers)
     train, labels = pipes.pop("")
     train = _cached(train, data, notes)
@@ -369,17 +367,17 @@ def _sizes_in_words(one: Evaluation) -> str:
 
 
 def _part_pipelines(
-    config: sections.Config, spatial: _Spatial, name: str, one: Evaluation
+    config: sections.Config, wanted: objectives.Fields, name: str, one: Evaluation
 ) -> dict[str, Pipeline]:
     """Makes a pipeline of each part; reads the first image of the first part."""
     pipelines = {}
     for part, split in one.parts.items():
-        pipelines[part] = _pipeline(config, spatial, name, split, probe=not pipelines)[0]
+        pipelines[part] = _pipeline(config, wanted, name, split, probe=not pipelines)[0]
     return pipelines
 
 
 def _pipeline(
-    config: sections.Config, spatial: _Spatial, name: str, split: Split, probe: bool = True
+    config: sections.Config, wanted: objectives.Fields, name: str, split: Split, probe: bool = True
 ) -> tuple[Pipeline, int]:
     """Makes the pipeline of training ("") or of a named evaluation.
 
@@ -395,8 +393,8 @@ def _pipeline(
     pipe = readers.pipeline_of(data.reader)(
         split, ops, batch_size, config.seed, images.size, data.workers,
         data.prefetch, "error" if name else data.bad_images,
-        views=views, channels=images.channels, fields=("image", "labels", *spatial),
-        most_boxes=spatial["boxes"].shape[0] if "boxes" in spatial else 0,
+        views=views, channels=images.channels, fields=wanted.names,
+        most_boxes=wanted.most_boxes, texts=wanted.texts(drawn=not name),
     )  # fmt: skip
     return pipe, pipe.probe()["labels"].shape[1] if probe else 0
 

@@ -54,9 +54,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         keys = sub.add_argument_group(
             "options of records and tar sources", "same meaning as data.records in docs/config.md"
         )
-        for key in ("image_key", "label_key", "name_key"):
+        for key in ("image_key", "label_key", "name_key", "text_key"):
             what = key.removesuffix("_key")
-            text = f"field that holds the {what} (default: the first usual name that is there)"
+            otherwise = "none" if key == "text_key" else "the first usual name that is there"
+            text = f"field that holds the {what} (default: {otherwise})"
             keys.add_argument(f"--{key}", default="", metavar="TEXT", help=text)
         text = "file of class names, one per line (default: labels.txt beside the data)"
         keys.add_argument("--label_names", default="", metavar="FILE", help=text)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from vit_jax.cli import arguments, detection, segmentation
+from vit_jax.cli import arguments, detection, segmentation, two_towers
 from vit_jax.errors import BadInput
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     arguments.names(parser)
     segmentation.whole(parser)
+    two_towers.add_arguments(parser)
 
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
@@ -65,7 +66,15 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     from vit_jax.reports import detection_page, evaluation_page, segmentation_page
 
     report: Any = evaluation_page
-    if segmentation.is_segmentation(args):
+    if two_towers.is_two_towers(args):
+        if args.retrieval:
+            found = two_towers.retrieval(args)
+            arguments.write(data, (json.dumps(found, indent=1) + "\n").encode())
+            print(two_towers.as_text(found))
+            log.info("written: %s", data)
+            return 0
+        evaluated = two_towers.zero_shot(args)
+    elif segmentation.is_segmentation(args):
         report, evaluated = segmentation_page, segmentation.evaluate(args)
     elif detection.is_detection(args):
         report, evaluated = detection_page, detection.evaluate(args)

@@ -50,6 +50,8 @@ class Records:
     image_key: str = results("", "feature with the encoded image")
     label_key: str = results("", "feature with the label or labels")
     name_key: str = results("", "feature with the name of the image")
+    text_key: str = results(
+        "", 'feature with the text, or in tars the suffix of its member, e.g. "txt"; "": no text')
     label_names: str = results("", 'file of class names, one per line; "": labels.txt beside them')
     max_labels: int = results(1, "largest number of labels of an image", Range(1, 10_000))
 
@@ -197,9 +199,10 @@ class Fewshot:
     shots: tuple[int, ...] = results(
         (1, 5, 10, 25), "images per class, chosen by seed and hash; 0: all", "shots")
     seeds: int = results(3, "number of choices of images", Range(1, 1000))
-    method: Literal["ridge", "knn", "probe", "knn+probe"] = results(
+    method: Literal["ridge", "knn", "probe", "knn+probe", "zero_shot"] = results(
         "ridge", "classifier on the features: ridge regression, the vote of 20 neighbours, a "
-        "linear probe, or the last two, whose metrics then have their names before them")
+        "linear probe, or the last two, whose metrics then have their names before them; or the "
+        "names of the classes (siglip)")
     l2: float = results(1024.0, "strength of the ridge regression", Range(0, _LARGEST, above=True))
     every: str = how_often("0", 'duration between evaluations; "0": only at the end', "duration")
     batch_size: int = where(

@@ -27,7 +27,7 @@ _TAKEN = (
 )  # names of other metrics and keys of results
 # All metrics of the built-in evaluations; other metrics come from a user's own evaluator.
 MEASURED = re.compile(
-    r"top1|top5|miou|pixel_accuracy|loss|examples|mce|mean_error|error_\w+|"
+    r"top1|top5|miou|pixel_accuracy|loss|examples|mce|mean_error|error_\w+|zero_shot|"
     r"((knn|probe)_)?(\d+|all)shot"
 )
 
@@ -99,12 +99,13 @@ def _check_best_metric(config: sections.Config, evaluated: Sequence[str]) -> Non
     where = best.rpartition("/")[0].removesuffix("_raw")
     if where in config.evals and config.evals[where].evaluator:
         metrics.append(best)  # the metrics of this evaluator are not known yet
-    shots = [k or "all" for k in config.fewshot.shots]
+    shots = [f"{k or 'all'}shot" for k in config.fewshot.shots]
+    shots = ["zero_shot"] if config.fewshot.method == "zero_shot" else shots
     metrics += [
-        f"{task}/{prefix}{k}shot"
+        f"{task}/{prefix}{name}"
         for task in few_shot_tasks(config)
         for prefix in few_shot_classifiers(config).values()
-        for k in shots
+        for name in shots
     ]
     if best and best not in metrics:
         raise unknown("metric in checkpoint.keep_best", best, metrics)

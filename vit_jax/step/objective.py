@@ -12,15 +12,18 @@ Axes: B batch, H W C image, D representation.
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
 
 from vit_jax.errors import BadInput
-from vit_jax.sharding import Axes
+from vit_jax.sharding import Axes, Rules
 from vit_jax.step import metrics
 from vit_jax.step.state import normalise
+
+if TYPE_CHECKING:
+    from vit_jax.data.texts import Texts
 
 PyTree = Any
 Batch = dict[str, Any]  # fields [B, ...]; `labels` int32 [B, K], `_mask` bool [B] are always there
@@ -38,12 +41,14 @@ class Network:
       mean: mean of each channel, see `normalise`.
       std: standard deviation of each channel.
       others: the models that the objective reads, see `Objective.reads`.
+      rules: mesh and placement; None without a mesh.
     """
 
     apply: Callable[..., Any]
     mean: tuple[float, ...]
     std: tuple[float, ...]
     others: "Mapping[str, Network]" = dataclasses.field(default_factory=dict)
+    rules: Rules | None = None
 
     def normalise(self, images_BHWC: jax.Array) -> jax.Array:
         """Maps uint8 pixels to the float32 input of the model."""
@@ -119,17 +124,31 @@ class Objective:
         """
         return self
 
+    def computed(self, cfg: Any) -> Self:
+        """Returns the objective with the model in the form that the devices compute."""
+        return self
+
     def batch(self, height: int, width: int, channels: int) -> dict[str, jax.ShapeDtypeStruct]:
         """Returns shape and dtype of an example's fields, besides `labels` and `_mask`.
 
         `mask`, `boxes` and `box_classes` come from the source and move with the view `image`. The
-        shape of boxes, [M, 4], says how many there are at most. Every other field is a view.
+        shape of boxes, [M, 4], says how many there are at most. `tokens` come from `texts`. Every
+        other field is a view.
         """
         return {"image": jax.ShapeDtypeStruct((height, width, channels), jnp.uint8)}
 
     def step_flops(self, cfg: Any, height: int, width: int) -> int:
         """Returns the FLOPs of an example in a training step: 3 times a forward pass."""
         return 3 * cfg.training_flops(height, width)
+
+    def own_flops(self, cfg: Any, height: int, width: int) -> int:
+        """Returns which of these FLOPs belong to `parameters`, which are always trained."""
+        return 0
+
+    @property
+    def texts(self) -> "Texts | None":
+        """Returns how the text of an example becomes its field `tokens`; None without tokens."""
+        return None
 
     def parameters(self, key: jax.Array, output: Any) -> PyTree:
         """Returns parameters to train beside those of the model, e.g. of a projection head.

@@ -224,9 +224,13 @@ def initial_weights(run: build.Run, workdir: Path, origin: "Base | None" = None)
     cfg, images, objective = run.program.model.cfg, run.program.images, run.program.objective
     weights = loading.read_weights(text, heads=run.config.model.heads, own=cfg)
     own = {path: x for path, x in weights.flat.items() if objective.inherits(path)}
-    fitted = loading.fit(weights, cfg, images.size, fresh_head=True, channels=images.channels)
     wanted = tree.leaves_with_paths(run.program.whole_params)
     wanted = {path: x.shape for path, x in wanted if objective.inherits(path)}
+    if wanted and not own and weights.format != "run":
+        from vit_jax.weights import text_towers
+
+        own = text_towers.parameters(text)
+    fitted = loading.fit(weights, cfg, images.size, fresh_head=True, channels=images.channels)
     return fitting.with_inherited(fitted, own, wanted)
 
 
@@ -386,6 +390,14 @@ def measure(run: build.Run, params: Any, kept: Any, name: str) -> dict[str, floa
         step = functools.partial(step, kept=kept)
         batches, total = run.eval_batches(name), run.program.objective.total
         return classification.evaluate(step, params, batches, evaluator, total)
+    if run.config.fewshot.method == "zero_shot":
+        from vit_jax.evaluators import zero_shot
+
+        task, rules, objective = run.tasks[name], run.program.rules, run.program.objective
+        found = run.features(params, task.test)
+        logits = zero_shot.logits(objective, params, rules, found, task.names)
+        right = float((logits.argmax(axis=1) == task.test_labels).mean())
+        return {"zero_shot": right, "examples": len(task.test)}
     from vit_jax.evaluators import fewshot
 
     task, top1 = run.tasks[name], dict[str, float]()

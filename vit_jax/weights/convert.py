@@ -111,7 +111,7 @@ def read(
         del arrays[name]
     if path.suffix == ".npz":
         _check_floats(path, arrays)  # before they are split under other names
-        arrays = _layers(arrays)
+        arrays = layers(arrays)
     own_formats = own.weight_formats if own is not None else ()
     content = files.read_json(path.with_name(json_config.NAME)) if _has_json(path) else {}
     form = recognise.format_of(path, arrays, content, own_formats)
@@ -292,8 +292,11 @@ _FLOATS = [np.dtype(t) for t in ("float32", "float16", "float64", ml_dtypes.bflo
 
 
 def _prefixed(arrays: Flat) -> Flat:
-    """Returns the parameters in a file that holds more: those under `params/` or `opt/target/`."""
-    for prefix in ("params/", "opt/target/"):
+    """Returns the parameters in a file that holds more, such as those under `params/`.
+
+    Of two towers, these are those of the image tower, `img`.
+    """
+    for prefix in ("params/img/", "img/", "params/", "opt/target/"):
         inside = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
         if inside:
             return inside
@@ -303,7 +306,7 @@ def _prefixed(arrays: Flat) -> Flat:
 _MOST_LAYERS = 1000
 
 
-def _layers(arrays: Flat) -> Flat:
+def layers(arrays: Flat) -> Flat:
     """Splits big_vision's scanned blocks, one array for all layers, into one array per layer."""
     block, scanned, flat = "Transformer/encoderblock", {}, {}
     for name, array in arrays.items():

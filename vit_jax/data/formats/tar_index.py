@@ -8,6 +8,7 @@ x.cls, with x.json that has a label, or with x.txt. In a tar without such labels
 folders of their classes, or the tar is named by its class. Start from `members`.
 """
 
+import functools
 import json
 import logging
 import os
@@ -31,53 +32,78 @@ _LONGEST_LABEL = 1000  # characters; every row of an index is as wide as its lon
 _COMPRESSED = {b"\x1f\x8b": "gzip", b"BZ": "bzip2", b"\xfd7": "xz", b"\x28\xb5": "zstd"}
 
 
-def members(path: str) -> np.ndarray:
+def members(path: str, text: str = "") -> np.ndarray:
     """Returns the images of a tar file in its order; built once, see `byte_ranges.indexed`.
+
+    Args:
+      path: the tar file.
+      text: suffix of the members with the text of each image, such as `txt`; "": there are none.
+        They are not labels then, and images need no label.
 
     Returns:
       Structured [images]: start and size (int64, of the bytes), name (bytes, of the member), label
       (bytes, as written there), numeric (bool: True if the label is a number, False if it is the
-      name of a class), split (bytes, of a folder; empty without one).
+      name of a class), split (bytes, of a folder; empty without one). With texts, also text_start
+      and text_size, where each lies.
 
     Raises:
       ValueError: the file is compressed, truncated or damaged, or an image is there twice or has no
         label; the message names file and member, and what to do.
     """
+    if text:
+        return byte_ranges.indexed(path, f"tar text {text}", functools.partial(_members, text=text))
     return byte_ranges.indexed(path, "tar", _members)
 
 
-def _members(path: str) -> np.ndarray:
+def _members(path: str, text: str = "") -> np.ndarray:
     images: list[tuple[str, int, int]] = []
+    texts: dict[str, tuple[int, int]] = {}  # name up to the first dot -> start, size
     samples: dict[str, dict[str, bytes]] = {}  # name up to the first dot -> suffix -> content
-    for name, start, size, content in _scan(path):
+    for name, start, size, content in _scan(path, text):
         key, suffix = _key(name)
         if content is None:
             images.append((name, start, size))
+        elif text and suffix == text:
+            texts[key] = start, size
         else:
             samples.setdefault(key, {})[suffix] = content
-    texts = {key: _label(path, key, sample) for key, sample in samples.items()}
-    labelled = any(texts.get(_key(name)[0]) for name, _, _ in images)
-    _refuse_twice(path, [_key(n)[0] if labelled else n for n, _, _ in images])
+    labels = {key: _label(path, key, sample) for key, sample in samples.items()}
+    labelled = any(labels.get(_key(name)[0]) for name, _, _ in images)
+    _refuse_twice(path, [_key(n)[0] if labelled or text else n for n, _, _ in images])
     rows = []
     for name, start, size in images:
-        label = texts.get(_key(name)[0], "") if labelled else _class(path, name)
-        if not label:
+        if labelled or text:
+            label = labels.get(_key(name)[0], "")
+        else:
+            label = _class(path, name)
+        if text and texts.get(_key(name)[0], (0, 0))[1] == 0:
+            raise ValueError(
+                f"{path}: {name} has no text; expected it in a member {_key(name)[0]}.{text} "
+                "(data.records.text_key)."
+            )
+        if not label and (labelled or not text):
             raise ValueError(
                 f"{path}: {name} has no label; expected it in a member such as "
                 f"{_key(name)[0]}.cls, or the image in a folder of its class."
             )
         numeric = labelled and label.isdecimal()
-        text = str(int(label)) if numeric else label
-        row = [os.fsencode(name), os.fsencode(text), numeric, _split(name, labelled).encode()]
-        rows.append((start, size, *row))
+        shown = str(int(label)) if numeric else label
+        part = _split(name, labelled or bool(text)).encode()
+        row = [os.fsencode(name), os.fsencode(shown), numeric, part]
+        rows.append((start, size, *row, *(texts[_key(name)[0]] if text else ())))
     widths = [max([len(row[column]) for row in rows], default=1) for column in (2, 3)]
     fields = [("start", "<i8"), ("size", "<i8"), ("name", f"S{widths[0]}")]
-    fields += [("label", f"S{widths[1]}"), ("numeric", "?"), ("split", "S10")]
+    fields += [("label", f"S{max(widths[1], 1)}"), ("numeric", "?"), ("split", "S10")]
+    fields += [("text_start", "<i8"), ("text_size", "<i8")] if text else []
     return np.array(rows, fields)
 
 
-def _scan(path: str) -> Any:
-    """Yields (name, start, size, None) for each image; a label member has its content instead."""
+def _scan(path: str, text: str) -> Any:
+    """Yields (name, start, size, None) for each image.
+
+    The member of a label or of a text, which has the suffix `text`, has its content instead.
+    """
+    read = {*_LABELS, *([text] if text else [])}
     file, others = byte_ranges.open_file(path, in_sequence=True), 0
     try:
         kind = next((k for m, k in _COMPRESSED.items() if file.read(2, 0) == m), None)
@@ -102,7 +128,7 @@ def _scan(path: str) -> Any:
                 suffix = _key(name)[1]
                 if image:
                     yield name, member.offset_data, member.size, None
-                elif suffix in _LABELS and member.isreg() and member.size <= _MOST_BYTES:
+                elif suffix in read and member.isreg() and member.size <= _MOST_BYTES:
                     content = file.read(member.size, member.offset_data)
                     yield name, member.offset_data, member.size, content
                 else:

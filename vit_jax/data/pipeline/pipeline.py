@@ -25,6 +25,7 @@ from vit_jax.data.pipeline.bad_images import FallbackReader, Replacements
 from vit_jax.data.splits import order
 from vit_jax.data.splits.split import Fields, Split
 from vit_jax.data.tensorflow import Tensor, plain, tf
+from vit_jax.data.texts import Texts
 from vit_jax.errors import BadInput
 
 log = logging.getLogger("vit_jax")
@@ -60,6 +61,7 @@ class Pipeline:
       fields: the fields of examples to read; None: all that the source gives. Mask and boxes follow
         the view `image`; `box_classes` brings `boxes`.
       most_boxes: M, the number of boxes of every example after filling up; 0: as the source has it.
+      texts: how the text of an example becomes the field `tokens`; None: it does not.
       skipped: (name, reason) of each file that this process has replaced so far.
     """
 
@@ -75,6 +77,7 @@ class Pipeline:
     views: tuple[preprocess.View, ...] = ()
     fields: tuple[str, ...] | None = ("image", "labels")
     most_boxes: int = 0
+    texts: Texts | None = None
     skipped: list[tuple[str, str]] = dataclasses.field(default_factory=list, init=False)
 
     @property
@@ -268,6 +271,8 @@ class Pipeline:
 
     def _processed(self, example: Fields, seed: Tensor) -> Fields:
         """Returns the fields of a row: one for each view, and those of the example beside image."""
+        if self.texts is not None and self.texts.field in example:
+            example = self._tokenized(self.texts, example, seed)
         moving = {key: example[key] for key in SPATIAL if key in example}
         if moving and all(view.name != "image" for view in self.chains):
             raise BadInput(
@@ -284,6 +289,17 @@ class Pipeline:
             source = {"image": example["image"] if parts else shared}
             fields |= self._view(view, source | (moving if view.name == "image" else {}), seed)
         return fields
+
+    def _tokenized(self, texts: Texts, example: Fields, seed: Tensor) -> Fields:
+        """Returns the example with tokens in place of its text."""
+
+        def of_example(content: Any, seed: np.ndarray) -> np.ndarray:
+            return texts.of_example(content, (int(seed[0]), int(seed[1])))
+
+        rest = {key: x for key, x in example.items() if key != "text"}
+        content = [example[texts.field], seed]
+        tokens = tf.numpy_function(of_example, content, tf.int32, stateful=False)
+        return rest | {"tokens": tf.ensure_shape(tokens, [texts.length])}
 
     def _view(self, view: preprocess.View, source: Fields, seed: Tensor) -> Fields:
         """Returns the fields of one view: its image under its name, and mask and boxes."""

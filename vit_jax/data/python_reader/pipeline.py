@@ -179,13 +179,25 @@ class _Reader:
                 f"{' and no '.join(lacking)}, only {', '.join(example)}; take a source that gives "
                 "it, see docs/data.md."
             )
+        if self._pipe.texts is not None:
+            names = (*(name for name in names if name != "text"), "tokens")
         return tuple(name for name in names if name != "image")
+
+    def _fields(self, index: int, seed: Seed) -> NumpyFields:
+        """Returns the fields of an example, and its tokens if texts are asked for."""
+        fields, texts = self._read(index), self._pipe.texts
+        if texts is None:
+            return fields
+        try:
+            return fields | {"tokens": texts.of_example(fields[texts.field], seed)}
+        except ValueError as e:
+            raise BadInput(f"{self._pipe.split.name(index)}: {e}; give each image a text.") from e
 
     def planned(self, plan: Plan, k: range) -> _Batch:
         """Returns the batch of these k, without images."""
         indices, seeds, mask = plan(np.arange(k.start, k.stop))
         read = [self._instead.at(index) for index in indices.tolist()]
-        fields = [self._read(index) for index in read]
+        fields = [self._fields(*one) for one in zip(read, seeds, strict=True)]
         images = tuple((one.pop("image"), seed) for one, seed in zip(fields, seeds, strict=True))
         return _Batch(indices, read, fields, images, mask)
 
@@ -211,8 +223,9 @@ class _Reader:
             if self._instead.at(index) == index:  # not replaced since the batch was planned
                 self._pipe._skip(index, failure.reason, self._instead, self._training)
             batch.read[row] = self._instead.at(index)
-            batch.fields[row] = self._read(batch.read[row])
-            image, seed = batch.fields[row].pop("image"), batch.images[row][1]
+            seed = batch.images[row][1]
+            batch.fields[row] = self._fields(batch.read[row], seed)
+            image = batch.fields[row].pop("image")
             failure = worker.fill(self.recipe, image, seed, arrays, row)
 
     def _error(self, kind: str, name: str, reason: str) -> Exception:
@@ -230,7 +243,7 @@ class _Reader:
 
 
 def _stacked(key: str, values: list[Any]) -> np.ndarray:
-    if FIELDS[key].dtype == "string":
+    if key in FIELDS and FIELDS[key].dtype == "string":
         texts = [value if isinstance(value, bytes) else str(value).encode() for value in values]
         return np.array(texts, object)
     return np.stack(values)

@@ -20,7 +20,7 @@ import numpy as np
 
 from vit_jax.data.formats.shards import SPLITS
 from vit_jax.data.ops.decode import EXTENSIONS
-from vit_jax.data.splits.split import NumpyFields, Split, Table
+from vit_jax.data.splits.split import Fields, NumpyFields, Split, Table
 from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
@@ -28,13 +28,26 @@ from vit_jax.storage import files as storage
 _Opened = tuple[Sequence[str], dict[str, Split], list[str]]
 
 
-def _file_table(paths: Sequence[str], names: Sequence[str], labels: Sequence[int]) -> Table:
-    """Returns a table of image files with one label each."""
+def _file_table(
+    paths: Sequence[str],
+    names: Sequence[str],
+    labels: Sequence[int],
+    texts: Sequence[str] | None = None,
+) -> Table:
+    """Returns a table of image files with one label each, and a text if there are any."""
     labels_N1 = np.asarray(labels, np.int32)[:, None]
 
-    def reader() -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-        all_paths, all_labels = tf.constant([os.fsencode(p) for p in paths]), tf.constant(labels_N1)
-        return lambda row: (content(tf.gather(all_paths, row)), tf.gather(all_labels, row))
+    def reader() -> Callable[[Tensor], Fields]:
+        fields: dict[str, Any] = {"image": [os.fsencode(p) for p in paths], "labels": labels_N1}
+        if texts is not None:
+            fields["text"] = [text.encode() for text in texts]
+        constants = {key: tf.constant(values) for key, values in fields.items()}
+
+        def read(row: Tensor) -> Fields:
+            own = {key: tf.gather(values, row) for key, values in constants.items()}
+            return own | {"image": content(own["image"])}
+
+        return read
 
     def content(path: Tensor) -> Tensor:
         if not any(map(storage.is_remote, paths[:1])):
@@ -46,7 +59,11 @@ def _file_table(paths: Sequence[str], names: Sequence[str], labels: Sequence[int
     def numpy_reader() -> Callable[[int], NumpyFields]:
         from vit_jax.data.formats.stored import WholeFile
 
-        return lambda row: {"image": WholeFile(paths[row]), "labels": labels_N1[row]}
+        def read(row: int) -> NumpyFields:
+            fields = {"image": WholeFile(paths[row]), "labels": labels_N1[row]}
+            return fields if texts is None else fields | {"text": texts[row]}
+
+        return read
 
     return Table(
         len(paths), lambda row: names[row], reader, labels=lambda: labels_N1, most_labels=1,
@@ -260,23 +277,25 @@ def open_csv(rest: str, _: Any) -> _Opened:
     except (UnicodeDecodeError, csv.Error) as e:
         raise BadInput(f"data.source=csv:{rest}: not a CSV file: {e}.") from e
     header = [c.strip().lower() for c in rows[0]] if rows else []
-    named = 2  # the column of splits
-    if header[1:2] == ["label"]:
-        named = header.index("split") if "split" in header else len(header)
+    at = {"label": 1, "split": 2}  # columns
+    if header[1:2] in (["label"], *([name] for name in _TEXTS)):
+        at = {"text" if name in _TEXTS else name: n for n, name in enumerate(header)}
         rows = rows[1:]
-    short = next((i for i, row in enumerate(rows) if len(row) < 2 or not row[1].strip()), None)
-    labels = sorted({row[1].strip() for row in rows if len(row) > 1}, key=as_number)
-    if short is not None or len(labels) < 2:
-        problem = f"needs two labels or more, found {f'one: {labels[0]}' if labels else 'none'}"
-        problem = f"row {short + 1} is {rows[short]}" if short is not None else problem
-        raise BadInput(f"data.source=csv:{rest}: {problem}; expected rows of path,label[,split].")
+    columns = {
+        name: [row[at[name]].strip() if len(row) > at[name] else "" for row in rows]
+        for name in ("label", "text", "split")
+        if name in at
+    }
+    labels = sorted({*columns.get("label", ())}, key=as_number)
+    _check_csv(rest, rows, columns, labels)
     files = [str(path.parent / os.path.expanduser(row[0].strip())) for row in rows]
     missing = storage.missing(files, path.parent)
     odd = bool(missing) and storage.is_odd(missing[0])
     if missing == files[:1] and len(files) > 1 and not odd:
         raise BadInput(
             f"data.source=csv:{rest}: there is no image {rows[0][0]}, the first row; if that row "
-            f"is a header, {','.join(rows[0])}, name its second column label, or leave the row out."
+            f"is a header, {','.join(rows[0])}, name its second column label or text, or leave the "
+            "row out."
         )
     if missing:
         problem = f" (a {storage.kind(missing[0])})" if odd else ""
@@ -286,14 +305,40 @@ def open_csv(rest: str, _: Any) -> _Opened:
         )
     label = {name: i for i, name in enumerate(labels)}
     table = _file_table(
-        files, [row[0].strip() for row in rows], [label[r[1].strip()] for r in rows]
+        files,
+        [row[0].strip() for row in rows],
+        [label[name] for name in columns["label"]] if labels else [-1] * len(rows),
+        columns.get("text"),
     )
-    parts = [(row[named].strip() if len(row) > named else "") or "all" for row in rows]
+    parts = [part or "all" for part in columns.get("split", [""] * len(rows))]
     parts = [part.lower() if part.lower() in SPLITS else part for part in parts]
     rows_of = {p: np.flatnonzero([q == p for q in parts]) for p in dict.fromkeys(parts)}
     if "all" in rows_of and len(rows_of) > 1:
         raise BadInput(f"data.source=csv:{rest}: some rows name a split and some do not.")
     return labels, {p: Split(table, indices) for p, indices in rows_of.items()}, []
+
+
+_TEXTS = ("text", "caption")  # names of the column of texts
+
+
+def _check_csv(
+    rest: str, rows: list[list[str]], columns: dict[str, list[str]], labels: Sequence[str]
+) -> None:
+    """Raises BadInput for a row without a label or a text, or a column of a single label."""
+    given = [name for name in ("label", "text") if name in columns]
+    expected = f"expected rows of path,{','.join(given)}[,split]"
+    for number, row in enumerate(rows):
+        if lacking := [name for name in given if not columns[name][number]]:
+            raise BadInput(
+                f"data.source=csv:{rest}: row {number + 1} is {row}, which has no {lacking[0]}; "
+                f"{expected}."
+            )
+    if not rows or ("label" in columns and len(labels) < 2):
+        what = "labels" if "label" in columns else "rows"
+        found = f"one: {labels[0]}" if labels else "none"
+        raise BadInput(
+            f"data.source=csv:{rest}: needs two {what} or more, found {found}; {expected}."
+        )
 
 
 def as_number(text: str) -> tuple[int, str]:

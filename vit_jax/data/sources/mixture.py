@@ -91,7 +91,8 @@ def mix(
             raise BadInput(
                 f"{source.spec} has two classes of the same name; a mixture tells classes by name."
             )
-        maps.append(np.array([number[name] for name in source.classes], np.int32))
+        own = [number[name] for name in source.classes]
+        maps.append(np.array(own or [-1], np.int32))  # without classes, all labels are -1
         notes += [f"{source.spec}: {note}" for note in _of_classes(source, sources)]
         notes += [f"{source.spec}: {note}" for note in source.notes]
     splits: dict[str, Split] = {}

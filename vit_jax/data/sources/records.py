@@ -18,7 +18,7 @@ import numpy as np
 
 from vit_jax.data.formats import byte_ranges, shards
 from vit_jax.data.formats.tfrecord import RecordFiles
-from vit_jax.data.splits.split import Split, Table
+from vit_jax.data.splits.split import Fields, Split, Table
 from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
@@ -49,13 +49,15 @@ class _Keys:
       image: the feature with the encoded image.
       label: the feature with the labels.
       name: the feature with the name of the example; "" if examples have no name.
-      text: True if labels are class names, False if they are numbers.
+      named: True if labels are class names, False if they are numbers.
+      text: the feature with the text; "" if examples have no text.
     """
 
     image: str
     label: str
     name: str
-    text: bool
+    named: bool
+    text: str
 
 
 def open_records(rest: str, options: Options) -> tuple[list[str], dict[str, Split], list[str]]:
@@ -99,7 +101,7 @@ def _table(spec: str, opened: RecordFiles, names: Sequence[str], options: Option
         return f"{os.path.basename(opened.files.paths[number])}/{record}"
 
     keys = _keys(f"data.source={spec}: record {name(0)}", opened[0], options)
-    if keys.text and len(set(names)) < len(names):
+    if keys.named and len(set(names)) < len(names):
         twice = next(n for n, times in collections.Counter(names).items() if times > 1)
         raise BadInput(
             f"data.source={spec}: labels are names, and {twice!r} is the name of two classes; "
@@ -140,22 +142,26 @@ def _keys(subject: str, record: bytes, options: Options) -> _Keys:
     image = choose("image_key", options.image_key, IMAGE_KEYS, ("bytes_list",))
     # An example without labels has an empty list, or an empty feature of no kind.
     label = choose("label_key", options.label_key, LABEL_KEYS, ("int64_list", "bytes_list", None))
-    text = kinds[label] == "bytes_list"
+    named = kinds[label] == "bytes_list"
     name_key = options.name_key
     if name_key:
         choose("name_key", name_key, (), ("bytes_list",))
+    if options.text_key:
+        choose("text_key", options.text_key, (), ("bytes_list",))
     usual = (k for k in NAME_KEYS if kinds.get(k) == "bytes_list")
-    return _Keys(image, label, name_key or next(usual, ""), text)
+    return _Keys(image, label, name_key or next(usual, ""), named, options.text_key)
 
 
 def _reader(
     opened: RecordFiles, keys: _Keys, names: Sequence[str], most: int
-) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+) -> Callable[[Tensor], Fields]:
     features: dict[str, Any] = {
         keys.image: tf.io.FixedLenFeature([], tf.string),
-        keys.label: tf.io.VarLenFeature(tf.string if keys.text else tf.int64),
+        keys.label: tf.io.VarLenFeature(tf.string if keys.named else tf.int64),
     }
     if keys.text:
+        features[keys.text] = tf.io.VarLenFeature(tf.string)
+    if keys.named:
         numbers = tf.lookup.KeyValueTensorInitializer(
             tf.constant([n.encode() for n in names]), tf.range(len(names), dtype=tf.int64)
         )
@@ -167,12 +173,12 @@ def _reader(
             raise tf.errors.DataLossError(None, None, "it is not a tf.train.Example")
         return record
 
-    def read(row: Tensor) -> tuple[Tensor, Tensor]:
+    def read(row: Tensor) -> Fields:
         record = tf.numpy_function(content, [row], tf.string, stateful=False)
         record.set_shape([])
         example = tf.io.parse_single_example(record, features)
         values = example[keys.label].values
-        labels = number_of.lookup(values) if keys.text else values
+        labels = number_of.lookup(values) if keys.named else values
         count = tf.size(labels)
         # A failing record is read again eagerly, and then the message of its assertion is shown.
         # The code below must accept any labels, because it may run before the assertions.
@@ -186,7 +192,12 @@ def _reader(
             tf.debugging.assert_positive(count, none)
         kept = tf.cast(labels[:most], tf.int32)
         padded = tf.pad(kept, [[0, most - tf.size(kept)]], constant_values=-1)
-        return example[keys.image], tf.ensure_shape(padded, [most])
+        fields = {"image": example[keys.image], "labels": tf.ensure_shape(padded, [most])}
+        if keys.text:
+            texts = example[keys.text].values
+            tf.debugging.assert_positive(tf.size(texts), f"no text in {keys.text}")
+            fields["text"] = tf.strings.reduce_join(texts, separator="\n")  # see data/texts.py
+        return fields
 
     return read
 

@@ -5,7 +5,8 @@
 
     tfds:NAME          a TensorFlow Datasets name, e.g. tfds:cifar10 or tfds:mnist:3.0.1
     folder:PATH        class folders, or train/ and test/ (and val/) that contain class folders
-    csv:FILE           rows of path,label[,split]; paths are relative to the file
+    csv:FILE           rows of path,label[,split]; paths are relative to the file; with a header
+                       also a column text, with or without label
     records:GLOB       TFRecord files of tf.train.Example, or their folder; splits by name, as in
                        x-train-00000-of-00064.tfrecord; class names in labels.txt beside them; the
                        keys of data.records name the features

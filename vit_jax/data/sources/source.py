@@ -73,6 +73,7 @@ class Options:
       image_key: the feature with the image in `records:`; empty: the first usual name found.
       label_key: the feature with the labels, likewise.
       name_key: the feature with the name of the example, likewise.
+      text_key: the feature with the text, or the suffix of its member in `tar:`; empty: no text.
       label_names: a file of class names, one a line; empty: labels.txt beside the data.
       max_labels: K, the largest number of labels of an image.
     """
@@ -81,6 +82,7 @@ class Options:
     image_key: str = ""
     label_key: str = ""
     name_key: str = ""
+    text_key: str = ""
     label_names: str = ""
     max_labels: int = 1
 

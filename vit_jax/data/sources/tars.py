@@ -10,6 +10,7 @@ Start from `open_tar`.
 from __future__ import annotations
 
 import concurrent.futures
+import functools
 import logging
 import os
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ from vit_jax.data.formats import byte_ranges, shards, tar_index
 from vit_jax.data.formats.stored import FileRange
 from vit_jax.data.ops.decode import EXTENSIONS
 from vit_jax.data.sources.folders import as_number
-from vit_jax.data.splits.split import NumpyFields, Rows, Split, Table
+from vit_jax.data.splits.split import Fields, NumpyFields, Rows, Split, Table
 from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput
 
@@ -48,7 +49,8 @@ def open_tar(rest: str, options: Options) -> tuple[list[str], dict[str, Split], 
         log.info("data: indexing %d tar files, where that is not done yet", len(paths))
     try:
         with concurrent.futures.ThreadPoolExecutor(_INDEXERS) as pool:
-            members = list(pool.map(tar_index.members, paths))
+            index = functools.partial(tar_index.members, text=options.text_key)
+            members = list(pool.map(index, paths))
     except ValueError as e:
         raise BadInput(f"data.source={spec}: {e}") from e
     firsts = np.cumsum([0, *(len(m) for m in members)])
@@ -67,6 +69,9 @@ def _labels(
     spec: str, paths: Sequence[str], members: Sequence[np.ndarray], manifest: Sequence[str]
 ) -> tuple[list[str], np.ndarray]:
     """Returns class names, and labels as int32 [rows, 1]; raises BadInput for unusable labels."""
+    used = set().union(*(np.unique(m["label"]).tolist() for m in members))
+    if used == {b""}:  # images with texts alone
+        return [], np.full((sum(map(len, members)), 1), -1, np.int32)
     kinds = [set(m["numeric"].tolist()) for m in members]
     numeric = set().union(*kinds)
     if len(numeric) > 1:
@@ -75,7 +80,6 @@ def _labels(
             f"data.source={spec}: labels are numbers in {os.path.basename(some[0])} and names in "
             f"{os.path.basename(some[1])}; expected one of them in all files."
         )
-    used = set().union(*(np.unique(m["label"]).tolist() for m in members))
     texts = sorted(map(os.fsdecode, used), key=as_number)
     if numeric == {True}:
         if int(texts[-1]) >= _MOST_CLASSES and not manifest:
@@ -119,17 +123,24 @@ def _table(
         number, member = locate(row)
         return f"{os.path.basename(paths[number])}/{os.fsdecode(bytes(member['name']))}"
 
-    def data(row: np.ndarray) -> bytes:
-        number, member = locate(int(row))
-        return files.read(number, int(member["start"]), int(member["size"]))
+    has_text = "text_start" in members[0].dtype.names  # type: ignore[operator]
 
-    def reader() -> Callable[[Tensor], tuple[Tensor, Tensor]]:
+    def part(prefix: str, row: int | np.ndarray) -> bytes:
+        number, member = locate(int(row))
+        return files.read(number, int(member[f"{prefix}start"]), int(member[f"{prefix}size"]))
+
+    def reader() -> Callable[[Tensor], Fields]:
         all_labels = tf.constant(labels)
 
-        def read(row: Tensor) -> tuple[Tensor, Tensor]:
-            image = tf.numpy_function(data, [row], tf.string, stateful=False)
-            image.set_shape([])
-            return image, tf.gather(all_labels, row)
+        def content(prefix: str, row: Tensor) -> Tensor:
+            data = functools.partial(part, prefix)
+            content = tf.numpy_function(data, [row], tf.string, stateful=False)
+            content.set_shape([])
+            return content
+
+        def read(row: Tensor) -> Fields:
+            fields = {"image": content("", row), "labels": tf.gather(all_labels, row)}
+            return fields | ({"text": content("text_", row)} if has_text else {})
 
         return read
 
@@ -137,7 +148,8 @@ def _table(
         def read(row: int) -> NumpyFields:
             number, member = locate(row)
             image = FileRange(paths[number], int(member["start"]), int(member["size"]))
-            return {"image": image, "labels": labels[row]}
+            fields = {"image": image, "labels": labels[row]}
+            return fields | ({"text": part("text_", row)} if has_text else {})
 
         return read
 

@@ -35,6 +35,7 @@ class Task:
       test: the images to score.
       test_labels: int32 [m].
       notes: sentences for the user.
+      names: the names of the classes, by label.
     """
 
     source: str
@@ -45,6 +46,7 @@ class Task:
     test: Split
     test_labels: np.ndarray
     notes: tuple[str, ...]
+    names: tuple[str, ...] = ()
 
     def digest(self) -> str:
         """Returns a text that is equal for tasks that learn from and score the same images."""
@@ -114,6 +116,7 @@ def make_task(source: Source, shots: tuple[int, ...], seeds: int) -> Task:
         test=test,
         test_labels=test_labels,
         notes=(*notes, *note),
+        names=source.classes,
     )
 
 

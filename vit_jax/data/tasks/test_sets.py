@@ -87,7 +87,8 @@ def open_test_set(
             parts[part] = imagenet_labels.match_labels(one, sets, f"{key}.labels={labels}")
     numbers = _numbers(meant or [(name,) for name in own], model, where, key)
     if classes == "all" and not meant:
-        return _evaluation(parts, np.array(numbers, np.int32)[:, 0], None, len(model.classes))
+        firsts = np.array([row[0] for row in numbers], np.int32)
+        return _evaluation(parts, firsts, None, len(model.classes))
     used = range(len(numbers))
     if classes == "present":
         used = np.unique(np.concatenate([_used(*one) for one in parts.values()])).tolist()
@@ -177,6 +178,7 @@ def _evaluation(
 ) -> Evaluation:
     """Returns the evaluation of some parts; label k becomes column column_of[k]."""
     same = columns is None and np.array_equal(column_of, np.arange(model_classes))
+    same |= not len(column_of)  # without classes, every label is -1
     mapped = {
         part: split if same and other is None else relabel_split(split, column_of, other)
         for part, (split, other) in parts.items()

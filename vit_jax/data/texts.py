@@ -1,0 +1,185 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Turns the text of an example into tokens, int32 [L], on the host.
+
+A text of several lines holds several texts of its image. Training draws one of them by the
+example's own seed, everything else takes the first. Where a template is given, the texts are made
+from the name of the example's class. Start from `Texts`.
+"""
+
+import dataclasses
+import functools
+import re
+import string
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+import numpy as np
+
+from vit_jax.data.numpy_ops.draws import Seed
+from vit_jax.data.splits import order
+from vit_jax.errors import BadInput
+from vit_jax.storage import files as storage
+
+BYTES = "bytes"
+PAD, END, _FIRST = 0, 1, 2  # tokens of `bytes`: to fill up, the end of a text, the byte 0
+Clean = Literal["none", "lower", "canonical"]
+CLEANS = ("none", "lower", "canonical")
+
+
+@dataclasses.dataclass(frozen=True)
+class Texts:
+    """How texts become tokens.
+
+    Attributes:
+      tokenizer: `bytes`: the UTF-8 bytes; otherwise the file of a SentencePiece model.
+      length: L. Longer texts are cut, and keep the token of the end.
+      clean: what happens to a text first. `lower` makes it lower-case, as big_vision does before it
+        trains; `canonical` also takes out punctuation and repeated spaces, as transformers does
+        for SigLIP, and big_vision for zero-shot prompts.
+      pad: the token after the end; -1: the end again, as for SigLIP. SigLIP 2 has 0.
+      templates: texts with {} for the name of the class; (): examples have texts of their own.
+      names: the names of the classes, by label.
+      drawn: whether one of several texts is drawn, or the first taken.
+    """
+
+    tokenizer: str = BYTES
+    length: int = 64
+    clean: Clean = "none"
+    pad: int = -1
+    templates: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    drawn: bool = False
+
+    @property
+    def vocabulary(self) -> int:
+        """Returns the number of tokens that there are; reads the file of the model."""
+        return _opened(self.tokenizer).size
+
+    @property
+    def field(self) -> str:
+        """Returns the field of an example that tokens are made from."""
+        return "labels" if self.templates else "text"
+
+    def of_example(self, content: bytes | str | np.ndarray, seed: Seed) -> np.ndarray:
+        """Returns the tokens of an example, int32 [L].
+
+        Args:
+          content: its field `self.field`.
+          seed: the seed of the example.
+
+        Raises:
+          ValueError: it has no text, or no class.
+        """
+        if isinstance(content, np.ndarray):
+            known = content[content >= 0]
+            if not len(known):
+                raise ValueError("it has no class to make a text of")
+            lines = self.of_class(self.names[known[0]])
+        else:
+            text = content.decode(errors="replace") if isinstance(content, bytes) else content
+            lines = separate(text)
+        if not lines:
+            raise ValueError("its text is empty")
+        if not self.drawn or len(lines) == 1:
+            return self.tokens(lines[0])
+        from vit_jax.data.numpy_ops import draws
+
+        own = order.numpy_stream_of(seed, "text", 0)
+        return self.tokens(lines[draws.integers(own, 1, len(lines))[0]])
+
+    def of_class(self, name: str) -> list[str]:
+        """Returns a text for each template; an underscore in the name of a class is a space."""
+        return [template.replace("{}", name.replace("_", " ")) for template in self.templates]
+
+    def tokens(self, text: str) -> np.ndarray:
+        """Returns the tokens of one text, int32 [L]."""
+        model, text = _opened(self.tokenizer), cleaned(text, self.clean)
+        found = [*model.encode(text)[: self.length - 1], model.end]
+        filled = np.full(self.length, model.end if self.pad < 0 else self.pad, np.int32)
+        filled[: len(found)] = found
+        return filled
+
+
+def separate(text: str) -> list[str]:
+    """Returns the texts that one text of several lines holds."""
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def cleaned(text: str, how: Clean) -> str:
+    """Returns a text as `Texts.clean` describes it."""
+    if how == "canonical":
+        text = text.translate(str.maketrans("", "", string.punctuation))
+        text = re.sub(r"\s+", " ", text).strip()
+    return text if how == "none" else text.lower()
+
+
+def templates(text: str) -> tuple[str, ...]:
+    """Returns the templates of a text: itself, or the lines of the file that it names.
+
+    Raises:
+      BadInput: there are none, or one has no {}; the message names it.
+    """
+    if not text:
+        return ()
+    lines = [text]
+    if "{}" not in text:
+        try:
+            lines = separate(storage.read_all([storage.path(text)])[0].decode("utf-8-sig"))
+        except (OSError, ValueError) as e:
+            reason = getattr(e, "strerror", None) or e
+            raise BadInput(
+                f"template={text!r} has no {{}} for the name of a class, and no file of that name "
+                f"can be read ({reason}); give 'a photo of a {{}}.', or a file of such lines."
+            ) from e
+    wrong = [line for line in lines if "{}" not in line]
+    if wrong or not lines:
+        problem = f"the line {wrong[0]!r} has no {{}}" if wrong else "it has no lines"
+        raise BadInput(f"template={text!r}: {problem}; write {{}} where the name of a class goes.")
+    return tuple(lines)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Tokenizer:
+    size: int
+    end: int
+    encode: Callable[[str], Sequence[int]]
+
+
+@functools.cache
+def _opened(tokenizer: str) -> _Tokenizer:
+    """Opens a tokenizer.
+
+    Raises:
+      BadInput: the package is not installed, the file is missing, or it is not a SentencePiece
+        model with a token for the end.
+    """
+    if tokenizer == BYTES:
+        return _Tokenizer(_FIRST + 256, END, lambda text: [_FIRST + b for b in text.encode()])
+    try:
+        content = storage.read_all([storage.path(tokenizer)])[0]
+    except OSError as e:
+        raise BadInput(
+            f"tokenizer={tokenizer!r} cannot be read: {e.strerror or e}; give the file of a "
+            "SentencePiece model, or tokenizer='bytes'."
+        ) from e
+    try:
+        import sentencepiece
+    except ModuleNotFoundError as e:
+        raise BadInput(
+            f"tokenizer={tokenizer!r} needs the package sentencepiece: pip install 'vit_jax[text]'."
+        ) from e
+    model = sentencepiece.SentencePieceProcessor()
+    try:
+        model.LoadFromSerializedProto(content)
+    except RuntimeError as e:
+        raise BadInput(
+            f"tokenizer={tokenizer!r} is not a SentencePiece model; give its file, often called "
+            "spiece.model, tokenizer.model or sentencepiece.model."
+        ) from e
+    if model.eos_id() < 0:
+        raise BadInput(
+            f"tokenizer={tokenizer!r} has no token for the end of a text; train it with eos_id=1."
+        )
+    return _Tokenizer(model.GetPieceSize(), model.eos_id(), model.EncodeAsIds)

@@ -1,0 +1,144 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Reads the text tower of a published file of two towers; `convert` reads its image tower.
+
+SigLIP and SigLIP 2 from safetensors of transformers, and SigLIP and LiT from npz of big_vision.
+Start from `of_file`.
+"""
+
+import dataclasses
+import re
+from typing import Any
+
+import numpy as np
+
+from vit_jax.errors import BadInput
+from vit_jax.models import vit_config
+from vit_jax.step.objective import PARAMETERS
+from vit_jax.step.siglip import Siglip
+from vit_jax.weights import convert, download, files
+from vit_jax.weights.formats import json_config, name_table, npz
+from vit_jax.weights.formats.name_table import ROWS, Context, Flat, Format, Op, Rule, rule
+from vit_jax.weights.formats.timm import dense, heads, norm, out
+
+_SCALAR = Op(lambda a, _: (a.reshape(()),), lambda a, _: a[0].reshape(1))
+_LAYER = "text_model.encoder.layers.{i}"
+_TRANSFORMERS: tuple[Rule, ...] = (
+    rule("text_model.embeddings.token_embedding.weight", "tokens"),
+    rule("text_model.embeddings.position_embedding.weight", "posemb", ROWS),
+    *norm(f"{_LAYER}.layer_norm1", "block_{i}/attn_norm"),
+    *heads(f"{_LAYER}.self_attn.q_proj", "block_{i}/attn", ("query",)),
+    *heads(f"{_LAYER}.self_attn.k_proj", "block_{i}/attn", ("key",)),
+    *heads(f"{_LAYER}.self_attn.v_proj", "block_{i}/attn", ("value",)),
+    *out(f"{_LAYER}.self_attn.out_proj", "block_{i}/attn"),
+    *norm(f"{_LAYER}.layer_norm2", "block_{i}/mlp_norm"),
+    *dense(f"{_LAYER}.mlp.fc1", "block_{i}/mlp/up"),
+    *dense(f"{_LAYER}.mlp.fc2", "block_{i}/mlp/down"),
+    *norm("text_model.final_layer_norm", "norm"),
+    *dense("text_model.head", "projection"),
+    rule("logit_scale", "temperature", _SCALAR),
+    rule("logit_bias", "bias", _SCALAR),
+)
+_TABLES = {
+    ".safetensors": Format("hf", "text", _TRANSFORMERS, {}),
+    ".npz": dataclasses.replace(
+        npz.BIG_VISION_VIT,
+        rules=(
+            *npz.BIG_VISION_VIT.rules,
+            rule("Embed_0/embedding", "tokens"),
+            rule("t", "temperature", _SCALAR),
+            rule("b", "bias", _SCALAR),
+        ),
+    ),
+}
+_ALONE = ("temperature", "bias")  # beside the text tower
+_MANY = 100_000  # tokens from which a vocabulary is Gemma's, as in SigLIP 2
+
+
+def parameters(text: str) -> Flat:
+    """Returns the parameters of the objective in a file, by their paths in a run."""
+    return {f"{PARAMETERS}/{name}": array for name, array in of_file(text)[1].items()}
+
+
+def of_file(text: str) -> tuple[Siglip, Flat]:
+    """Returns the objective that a file of two towers stands for, and its own parameters.
+
+    The tokenizer is left as `bytes`, because no file has it.
+
+    Raises:
+      BadInput: the file has no text tower, or one of another kind.
+    """
+    path = download.local(text)
+    arrays = files.read(path)
+    projection: Flat = {}
+    if path.suffix == ".npz":
+        arrays, projection = _of_big_vision(arrays)
+    else:
+        arrays = {n: a for n, a in arrays.items() if re.match(r"text_|logit_", n)}
+        arrays.pop("text_model.embeddings.position_ids", None)
+    table = _TABLES[path.suffix]
+    unknown = [name for name in arrays if table.rule_for(name) is None]
+    if unknown or len(arrays) < 3:
+        problem = f"{', '.join(unknown[:4])} are not known" if unknown else "it has none"
+        raise BadInput(
+            f"{text}: no text tower can be read: {problem}. Those of SigLIP, of SigLIP 2 at a "
+            "fixed size and of big_vision's Transformer are."
+        )
+    content = files.read_json(path.with_name(json_config.NAME)).get("text_config", {})
+    given = int(content.get("num_attention_heads", 0)) if path.suffix == ".safetensors" else 0
+    flat = name_table.read(table, arrays, Context(given or _heads(text, path.suffix, arrays)))
+    flat = {name: np.asarray(a, np.float32) for name, a in flat.items()}
+    flat |= {n.replace("head/", "projection/"): flat.pop(n) for n in [*flat] if n[:5] == "head/"}
+    objective = _objective(flat, projection)
+    own = {name if name in _ALONE else f"text/{name}": array for name, array in flat.items()}
+    return objective, own | projection
+
+
+def _of_big_vision(arrays: Flat) -> tuple[Flat, Flat]:
+    """Returns the text tower under the names of an image tower, and the image's projection."""
+    arrays = {name.removeprefix("params/"): array for name, array in arrays.items()}
+    inside = {n.removeprefix("txt/"): a for n, a in arrays.items() if n.startswith("txt/")}
+    inside = {n.replace("Encoder_0/", "Transformer/", 1): a for n, a in inside.items()}
+    twice = inside.pop("Transformer/pos_embedding", None)  # older files added positions twice
+    if twice is not None:
+        inside["pos_embedding"] = inside["pos_embedding"] + twice
+    found = convert.layers(inside) | {n: arrays[n] for n in ("t", "b") if n in arrays}
+    names = {f"img/head/{part}": f"projection/{part}" for part in ("kernel", "bias")}
+    return found, {ours: arrays[name] for name, ours in names.items() if name in arrays}
+
+
+def _heads(text: str, suffix: str, arrays: Flat) -> int:
+    """Returns the attention heads by the sizes of a file of transformers; others need none."""
+    if suffix == ".npz":
+        return 0
+    width = arrays["text_model.embeddings.token_embedding.weight"].shape[1]
+    up = "text_model.encoder.layers.{}.mlp.fc1.weight"
+    depth = next(i for i in range(len(arrays)) if up.format(i) not in arrays)
+    mlp = arrays[up.format(0)].shape[0]
+    for name, (*sizes, number) in vit_config.SIZES.items():
+        if sizes == [width, depth, mlp] and name != "b":
+            return number
+    raise BadInput(
+        f"{text}: no file beside it says how many heads its text tower has; put its "
+        f"{json_config.NAME} beside it."
+    )
+
+
+def _objective(flat: Flat, projection: Flat) -> Siglip:
+    """Returns the objective with the sizes of a text tower, under our names."""
+    vocabulary, width = flat["tokens"].shape
+    depth = len({m[0] for m in (re.match(r"block_\d+/", name) for name in flat) if m})
+    sizes = {
+        "text_width": width, "text_depth": depth, "vocabulary": vocabulary,
+        "text_mlp": flat["block_0/mlp/up/kernel"].shape[1],
+        "text_heads": flat["block_0/attn/query/kernel"].shape[1],
+        "length": flat["posemb"].shape[1],
+        "embedding": projection["projection/kernel"].shape[1] if projection else 0,
+    }  # fmt: skip
+    second = vocabulary > _MANY
+    how: dict[str, Any] = {"clean": "lower", "pad": 0} if second else {"clean": "canonical"}
+    return Siglip(
+        text="custom", pool="map" if "map_head/probe" in flat else "last",
+        loss="sigmoid" if "bias" in flat else "softmax", **sizes, **how,
+    )  # fmt: skip

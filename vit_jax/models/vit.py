@@ -93,15 +93,19 @@ class ViT(nn.Module):
                 real_BL = jnp.take_along_axis(real_BL, seen_BK, axis=1)
             real_BL = jnp.pad(real_BL, ((0, 0), (cfg.prefix, 0)), constant_values=True)
         shared = Shared(everywhere_1LD, self._places(grid, stem_key), real_BL)
-        own: dict[int, dict[str, Any]] = {i: {"windowed": True} for i in cfg.windowed}
-        asked = self.is_mutable_collection("intermediates")  # of all tokens
-        if cfg.last_is_short and visible_BK is None and not asked:
-            own[cfg.depth - 1] = {"first": True}
+        own = self._of_single_blocks(short=cfg.last_is_short and visible_BK is None)
         tokens_BLD, outputs = layers.apply_blocks(
             self, EncoderBlock, (cfg, self.rules, grid), tokens_BLD, cfg, blocks_key, shared, own
         )
         bare = visible_BK is not None
         return self._results(tokens_BLD, outputs, grid, real_BL, bare=bare, apart=apart)
+
+    def _of_single_blocks(self, short: bool) -> dict[int, dict[str, Any]]:
+        """Returns attributes of single blocks; a `short` last block gives its first token alone."""
+        own: dict[int, dict[str, Any]] = {i: {"windowed": True} for i in self.cfg.windowed}
+        if short and not self.is_mutable_collection("intermediates"):  # those are of all tokens
+            own[self.cfg.depth - 1] = {"first": True}
+        return own
 
     def _results(
         self,

@@ -246,6 +246,9 @@ def test_files_of_coco_that_are_ambiguous_or_absent(tmp_path):
     plural = [one | {"name": one["name"] + "s"} for one in boxed.categories()]
     edited(root / "annotations/instances_val.json", categories=lambda _: plural)
     assert "the same categories" in message(f"coco:{root}")
+    more = [{"id": 1, "name": "first"}, *boxed.categories()]
+    edited(root / "annotations/instances_val.json", categories=lambda _: more)
+    assert opened(f"coco:{root}").classes == ("first", *boxed.NAMES)
 
 
 GOOD = {

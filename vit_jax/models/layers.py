@@ -397,24 +397,36 @@ def apply_blocks(
             x_BLD = blocks(*attributes, name="blocks")(x_BLD, layers_S, shared)[0]
             return x_BLD, [x_BLD] * len(cfg.maps)  # `maps` is only here to make the parameters
 
-        alone, outputs = rematerialised(block, cfg.remat, inside_scan=False), []
-        sown = []
-        params = _unstacked(model.variables["params"]["blocks"], cfg.depth) if cfg.scan else []
-        for i in range(cfg.depth):
-            layer: Any = (x_BLD, _layer(layers_S, i), shared)
-            more = own.get(i, {})
-            if cfg.scan:
-                block_i: Any = alone(*attributes, **more, parent=None)
-                mutable = ["intermediates"] if asked else []
-                (x_BLD, _), kept = block_i.apply({"params": params[i]}, *layer, mutable=mutable)
-                sown.append(kept.get("intermediates"))
-            else:
-                x_BLD, _ = alone(*attributes, **more, name=f"block_{i}")(*layer)
-            outputs.append(x_BLD)
-        if asked and cfg.scan:
-            stacked = jax.tree.map(lambda *x: jnp.stack(x), *sown)
-            model.put_variable("intermediates", "blocks", stacked)
-        return x_BLD, [outputs[level - 1] for level in cfg.maps]
+        alone = rematerialised(block, cfg.remat, inside_scan=False)
+
+        def made(i: int, **options: Any) -> Any:
+            return alone(*attributes, **own.get(i, {}), **options)
+
+        outputs = _one_by_one(model, made, x_BLD, cfg, layers_S, shared)
+        return [x_BLD, *outputs][-1], [outputs[level - 1] for level in cfg.maps]
+
+
+def _one_by_one(
+    model: nn.Module, made: Any, x_BLD: jax.Array, cfg: Deep, layers_S: Layer, shared: Any
+) -> list[jax.Array]:
+    """Returns the output of each block, made by `made(i)`, without a scan; see `apply_blocks`."""
+    asked = model.is_mutable_collection("intermediates")
+    mutable = ["intermediates"] if asked else []
+    params = _unstacked(model.variables["params"]["blocks"], cfg.depth) if cfg.scan else []
+    outputs, sown = list[jax.Array](), []
+    for i in range(cfg.depth):
+        layer: Any = (x_BLD, _layer(layers_S, i), shared)
+        if cfg.scan:
+            block = made(i, parent=None)
+            (x_BLD, _), kept = block.apply({"params": params[i]}, *layer, mutable=mutable)
+            sown.append(kept.get("intermediates"))
+        else:
+            x_BLD, _ = made(i, name=f"block_{i}")(*layer)
+        outputs.append(x_BLD)
+    if asked and cfg.scan:
+        stacked = jax.tree.map(lambda *x: jnp.stack(x), *sown)
+        model.put_variable("intermediates", "blocks", stacked)
+    return outputs
 
 
 def _layer(layers_S: Layer, i: int) -> Layer:

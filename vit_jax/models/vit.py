@@ -97,10 +97,7 @@ class ViT(nn.Module):
             real_BL = jnp.pad(real_BL, ((0, 0), (cfg.prefix, 0)), constant_values=True)
         bias_BL = None if real_BL is None else jnp.where(real_BL, 0.0, MASKED)
         shared = Shared(everywhere_1LD, self._places(grid, stem_key), bias_BL)
-        own: dict[int, dict[str, Any]] = {i: {"windowed": True} for i in cfg.windowed}
-        asked = self.is_mutable_collection("intermediates")  # of all tokens
-        if cfg.last_is_short and visible_BK is None and not asked:
-            own[cfg.depth - 1] = {"first": True}
+        own = self._of_single_blocks(short=cfg.last_is_short and visible_BK is None)
         x, shares_BL = tokens_BLD, real_BL
         if cfg.merge and not self.is_initializing():  # which makes the same parameters
             self._check_merging(real_BL, visible_BK)
@@ -127,6 +124,13 @@ class ViT(nn.Module):
                     f"model.merge={self.cfg.merge}: tokens are merged, and there is no place for "
                     f"{name}; use the model without merging."
                 )
+
+    def _of_single_blocks(self, short: bool) -> dict[int, dict[str, Any]]:
+        """Returns attributes of single blocks; a `short` last block gives its first token alone."""
+        own: dict[int, dict[str, Any]] = {i: {"windowed": True} for i in self.cfg.windowed}
+        if short and not self.is_mutable_collection("intermediates"):  # those are of all tokens
+            own[self.cfg.depth - 1] = {"first": True}
+        return own
 
     def _results(
         self,

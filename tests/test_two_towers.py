@@ -234,6 +234,24 @@ def test_file_without_a_text_tower(tmp_path):
         text_towers.of_file(str(path))
 
 
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        (lambda a: a.pop("params/txt/pos_embedding"), "KeyError: 'posemb'"),
+        (lambda a: a.pop("params/txt/head/bias"), "not whole"),
+        (lambda a: a.pop("params/txt/Encoder_0/encoderblock_1/LayerNorm_0/bias"), "missing"),
+        (lambda a: a.update({"params/t": np.zeros(2, np.float32)}), "t has shape"),
+        (lambda a: a.update({"params/txt/Embed_0/embedding": np.zeros(3, np.float32)}), "whole"),
+    ],
+)
+def test_damaged_text_tower_is_named(tmp_path, change, said):
+    arrays = in_big_vision("last", True, False)[0]
+    change(arrays)
+    np.savez(tmp_path / "both.npz", **arrays)
+    with pytest.raises(BadInput, match=said):
+        text_towers.of_file(str(tmp_path / "both.npz"))
+
+
 # ---------------------------------------------------------------- commands
 
 

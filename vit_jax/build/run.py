@@ -167,6 +167,8 @@ def build(config: sections.Config, compile_first: Sequence[str] = ()) -> Run:
     few_shot = _few_shot_sources(config)  # likewise
     source, notes, split, evals = _splits(config)
     classes = len(source.classes)
+    objective = objectives.make(config, variants.of(config.model, classes))
+    objectives.check_classes(config, objective, source.classes)
 
     with compile_ahead.ahead() as submit:
 
@@ -177,8 +179,6 @@ def build(config: sections.Config, compile_first: Sequence[str] = ()) -> Run:
             return computation
 
         computation = make(split.table.most_labels) if split.table.most_labels else None
-        objective = objectives.make(config, variants.of(config.model, classes))
-        objectives.check_classes(config, objective, source.classes)
         wanted = objectives.fields(objective, images_lib.of(config.data), source.classes)
         train, labels, pipelines = _pipelines(config, wanted, split, evals, notes)
         tasks = _tasks(config, few_shot)

@@ -11,8 +11,10 @@ import dataclasses
 import re
 from typing import Any
 
+import jax
 import numpy as np
 
+from vit_jax import tree
 from vit_jax.errors import BadInput
 from vit_jax.models import vit_config
 from vit_jax.step.objective import PARAMETERS
@@ -52,6 +54,10 @@ _TABLES = {
         ),
     ),
 }
+# Values of a config.json that our text tower stands for.
+_ARITHMETIC: dict[str, tuple[Any, ...]] = {
+    "hidden_act": ("gelu_pytorch_tanh", "gelu_new"), "layer_norm_eps": (1e-6,),
+}  # fmt: skip
 _ALONE = ("temperature", "bias")  # beside the text tower
 _MANY = 100_000  # tokens from which a vocabulary is Gemma's, as in SigLIP 2
 
@@ -71,10 +77,12 @@ def of_file(text: str) -> tuple[Siglip, Flat]:
     """
     path = download.local(text)
     arrays = files.read(path)
+    content: dict[str, Any] = {}
     projection: Flat = {}
     if path.suffix == ".npz":
         arrays, projection = _of_big_vision(arrays)
     else:
+        content = files.read_json(path.with_name(json_config.NAME))
         arrays = {n: a for n, a in arrays.items() if re.match(r"text_|logit_", n)}
         arrays.pop("text_model.embeddings.position_ids", None)
     table = _TABLES[path.suffix]
@@ -85,14 +93,43 @@ def of_file(text: str) -> tuple[Siglip, Flat]:
             f"{text}: no text tower can be read: {problem}. Those of SigLIP, of SigLIP 2 at a "
             "fixed size and of big_vision's Transformer are."
         )
-    content = files.read_json(path.with_name(json_config.NAME)).get("text_config", {})
-    given = int(content.get("num_attention_heads", 0)) if path.suffix == ".safetensors" else 0
-    flat = name_table.read(table, arrays, Context(given or _heads(text, path.suffix, arrays)))
-    flat = {name: np.asarray(a, np.float32) for name, a in flat.items()}
-    flat |= {n.replace("head/", "projection/"): flat.pop(n) for n in [*flat] if n[:5] == "head/"}
-    objective = _objective(flat, projection)
-    own = {name if name in _ALONE else f"text/{name}": array for name, array in flat.items()}
-    return objective, own | projection
+    try:
+        heads = _described_heads(content.get("text_config", {}))
+        heads = heads or _heads(text, path.suffix, arrays)
+        flat = name_table.read(table, arrays, Context(heads))
+        flat = {name: np.asarray(a, np.float32) for name, a in flat.items()}
+        flat |= {f"projection/{n[5:]}": flat.pop(n) for n in [*flat] if n.startswith("head/")}
+        objective = _objective(flat, projection)
+        own = {name if name in _ALONE else f"text/{name}": array for name, array in flat.items()}
+        own |= projection
+        _check(text, objective, own)
+    except (KeyError, IndexError, StopIteration, ValueError, TypeError, AttributeError) as e:
+        raise BadInput(
+            f"{text}: its text tower is not whole: {type(e).__name__}: {e}; fetch it again."
+        ) from e
+    return objective, own
+
+
+def _described_heads(described: dict[str, Any]) -> int:
+    """Returns the heads that a config.json tells, or 0; raises ValueError for another arithmetic.
+
+    Args:
+      described: its `text_config`.
+    """
+    for key, (ours, *others) in _ARITHMETIC.items():
+        if described.get(key, ours) not in (ours, *others):
+            raise ValueError(f"{key}={described[key]!r} in {json_config.NAME}, expected {ours!r}")
+    return int(described.get("num_attention_heads", 0))
+
+
+def _check(text: str, objective: Siglip, own: Flat) -> None:
+    """Raises BadInput if parameters are missing, left over or of another shape."""
+    given = own["projection/kernel" if "projection/kernel" in own else "text/projection/bias"]
+    output = jax.ShapeDtypeStruct((1, given.shape[0]), np.float32)
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    wanted = jax.eval_shape(lambda key: objective.parameters(key, output), key)
+    if problem := tree.difference(tree.nested(own), wanted):
+        raise BadInput(f"{text}: its text tower is not whole:\n{problem}\nFetch it again.")
 
 
 def _of_big_vision(arrays: Flat) -> tuple[Flat, Flat]:

@@ -5,8 +5,8 @@
 
 Axes: B batch, L tokens (M memory tokens), N heads, K head dim, R offsets. With automatic
 differentiation, a layer keeps the weights twice. It also moves heads in front of tokens again for
-each product of the backward pass. `memory_efficient` keeps the moved arrays, and the weights once, in the dtype of the
-products. `packed` is for TPUs. Start from `plain`.
+each product of the backward pass. `memory_efficient` keeps the moved arrays, and the weights once,
+in the dtype of the products. `packed` is for TPUs. Start from `plain`.
 """
 
 import functools

@@ -13,7 +13,7 @@ import pytest
 import tiny
 
 from vit_jax.errors import BadInput
-from vit_jax.models import attention, posemb, variants
+from vit_jax.models import attention_math, posemb, variants
 
 GRIDS = [(2, 3), (5, 2), (1, 4)]
 
@@ -129,7 +129,7 @@ def queries(length):
 @pytest.mark.parametrize("length", [1, 2, 5])
 def test_relative_scores_equal_a_double_loop(length):
     query, table = queries(length)
-    found = np.asarray(jax.jit(attention.relative_scores)(query, table))
+    found = np.asarray(jax.jit(attention_math.relative_scores)(query, table))
     assert found.shape == (2, 3, length, length)
     for i, j in np.ndindex(length, length):
         expected = (query[:, i] * table[length - 1 + i - j]).sum(-1)
@@ -138,7 +138,7 @@ def test_relative_scores_equal_a_double_loop(length):
 
 def test_relative_scores_of_equal_queries_depend_on_the_offset_alone():
     query, table = queries(6)
-    found = np.asarray(attention.relative_scores(np.repeat(query[:, :1], 6, axis=1), table))
+    found = np.asarray(attention_math.relative_scores(np.repeat(query[:, :1], 6, axis=1), table))
     np.testing.assert_allclose(found[..., 1:, 1:], found[..., :-1, :-1], rtol=1e-5, atol=1e-5)
     assert len(np.unique(found[0, 0].round(4))) == 11
 

@@ -125,24 +125,6 @@ class Projection(nn.Module):
         return sums + bias.reshape(1, 1, *result)
 
 
-_OFFSETS = functools.partial(jnp.einsum, "blnk,rnk->bnlr")
-
-
-def relative_scores(query_BLNK: jax.Array, table_RNK: jax.Array) -> jax.Array:
-    """Returns the scores of the first L queries for their offsets to each key, [B, N, L, M].
-
-    A score is the product of the query with the embedding of the offset.
-
-    Args:
-      query_BLNK: [B, L, N, K], scaled.
-      table_RNK: [2M - 1, N, K]; row M - 1 + i - j belongs to query i and key j.
-    """
-    queries, keys = query_BLNK.shape[1], len(table_RNK) // 2 + 1
-    scores_BNLR = attention_math.float32_sums(_OFFSETS, query_BLNK, table_RNK)
-    offset_LM = jnp.arange(queries)[:, None] - jnp.arange(keys)[None, :] + keys - 1
-    return jnp.take_along_axis(scores_BNLR, offset_LM[None, None], axis=-1)
-
-
 def offset_numbers(grid: tuple[int, int], classes: int) -> np.ndarray:
     """Returns which row of a table of offsets belongs to each query and key, int [L, L].
 
@@ -357,7 +339,9 @@ class Attention(nn.Module):
         if self.relative:
             shape = (2 * length - 1, heads, head_dim)
             table_RNK = self.param("relative", nn.initializers.normal(0.02), shape)
-            bias_BNLM = relative_scores(query_BLNK, table_RNK.astype(factors(self.dtype)))
+            bias_BNLM = attention_math.relative_scores(
+                query_BLNK, table_RNK.astype(factors(self.dtype))
+            )
         if self.extras.offsets is not None:
             bias_BNLM = self._offset_bias(batch, query_BLNK.shape[1])
         if bias_BM is not None:

@@ -3,10 +3,10 @@
 
 """Values weighted by the softmax of scores, and a written-out backward pass for them.
 
-Axes: B batch, L tokens (M memory tokens), N heads, K head dim. With automatic differentiation, a
-layer keeps the weights twice. It also moves heads in front of tokens again for each product of the
-backward pass. `memory_efficient` keeps the moved arrays, and the weights once, in the dtype of the
-products. `packed` is for TPUs. Start from `plain`.
+Axes: B batch, L tokens (M memory tokens), N heads, K head dim, R offsets. With automatic
+differentiation, a layer keeps the weights twice. It also moves heads in front of tokens again for
+each product of the backward pass. `memory_efficient` keeps the moved arrays, and the weights once,
+in the dtype of the products. `packed` is for TPUs. Start from `plain`.
 """
 
 import functools
@@ -91,6 +91,24 @@ def _float32_sums_jvp(products: Any, primals: Any, tangents: Any) -> tuple[jax.A
     (a, b), (da, db) = primals, tangents
     change = products(da, b) + products(a, db)
     return _float32_sums(products, a, b), change.astype(jnp.float32)
+
+
+_OFFSETS = functools.partial(jnp.einsum, "blnk,rnk->bnlr")
+
+
+def relative_scores(query_BLNK: jax.Array, table_RNK: jax.Array) -> jax.Array:
+    """Returns the scores of the first L queries for their offsets to each key, [B, N, L, M].
+
+    A score is the product of the query with the embedding of the offset.
+
+    Args:
+      query_BLNK: [B, L, N, K], scaled.
+      table_RNK: [2M - 1, N, K]; row M - 1 + i - j belongs to query i and key j.
+    """
+    queries, keys = query_BLNK.shape[1], len(table_RNK) // 2 + 1
+    scores_BNLR = float32_sums(_OFFSETS, query_BLNK, table_RNK)
+    offset_LM = jnp.arange(queries)[:, None] - jnp.arange(keys)[None, :] + keys - 1
+    return jnp.take_along_axis(scores_BNLR, offset_LM[None, None], axis=-1)
 
 
 def _dropped(x: jax.Array, keep: jax.Array | None, rate: float) -> jax.Array:

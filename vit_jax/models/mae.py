@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax.errors import BadInput
-from vit_jax.models import layers, vit_config
+from vit_jax.models import layers, vit_config, vit_flops
 from vit_jax.models.settings import ModelConfig
 from vit_jax.models.vit import ViT
 from vit_jax.models.vit_block import EncoderBlock, Shared, position_table
@@ -69,7 +69,7 @@ class MaskedAutoencoderConfig(ViTConfig):
         def of_tokens(cfg: ViTConfig, seen: int) -> int:
             whole = dataclasses.replace(cfg, unrolled=False, pool="gap", class_token=False)
             whole = dataclasses.replace(whole, registers=cfg.prefix, representation=0)
-            return whole.seen_flops(height, width, seen)
+            return vit_flops.flops(whole, height, width, seen)
 
         projection = 2 * (seen + encoder.prefix) * self.width * self.decoder_width
         return of_tokens(encoder, seen) + projection + of_tokens(decoder, patches)

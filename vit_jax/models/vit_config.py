@@ -26,8 +26,7 @@ from vit_jax.config.model_section import (
     StemNorm,
 )
 from vit_jax.errors import BadInput
-from vit_jax.models import attention, layers, mup, posemb, settings, windows
-from vit_jax.models import merging as merging_lib
+from vit_jax.models import attention, layers, mup, posemb, settings, vit_flops, windows
 from vit_jax.models.attention import ATTENTION_AXES, Extras, Path
 from vit_jax.models.layers import HEAD_AXES, MLP_AXES, NORM_AXES, STEM_AXES, Remat
 from vit_jax.models.settings import Settings, TokenConfig
@@ -202,57 +201,17 @@ class ViTConfig(TokenConfig):
 
     def forward_flops(self, height: int, width: int) -> int:
         """Returns the FLOPs of one RGB image; see `variants.forward_flops`."""
-        return self.seen_flops(height, width, math.prod(self.patch_grid(height, width)))
+        return vit_flops.flops(self, height, width, math.prod(self.patch_grid(height, width)))
 
     def training_flops(self, height: int, width: int) -> int:
         if not self.patch_dropout:
             return self.forward_flops(height, width)
-        return self.seen_flops(height, width, self.kept(math.prod(self.patch_grid(height, width))))
+        return vit_flops.flops(
+            self, height, width, self.kept(math.prod(self.patch_grid(height, width)))
+        )
 
     def stream_size(self, height: int, width: int) -> int:
         return self.depth * self.kept(math.prod(self.patch_grid(height, width))) * self.width
-
-    def seen_flops(self, height: int, width: int, seen: int) -> int:
-        """Returns the FLOPs of an image of which the blocks see some patches."""
-        patches = (height // self.stride) * (width // self.stride)
-        tokens = seen + self.prefix
-        d, kernels = self.width, self.width * self.mlp * (3 if self.gate != "none" else 2)
-
-        def block(tokens: int, queries: int, pairs: int) -> int:
-            macs = 2 * tokens * d * d + queries * (2 * d * d + kernels) + 2 * pairs * d
-            relative = self.posemb == "relative"
-            return macs + (queries * (2 * tokens - 1) * d if relative else 0)
-
-        def merging(tokens: int, left: int) -> int:
-            """Returns the products of keys in a block, less those of the MLP that it saves."""
-            even, gone = -(-tokens // 2), tokens - left
-            return even * (tokens - even) * (d // self.heads) - gone * kernels if gone else 0
-
-        macs, features = 0, 3
-        if self.backbone is not None:
-            macs, features = self.backbone.multiply_adds(height, width), self.backbone.features
-        macs += patches * self.patch**2 * features * d
-        within = self.windowed
-        grid = self.patch_grid(height, width)
-        for i in range(self.depth):
-            if i == self.depth - 1 and self.last_is_short:
-                macs += block(tokens, 1, tokens)
-            elif i in within:
-                seen = windows.Windows(self.window, grid, self.prefix).products
-                macs += block(tokens, tokens, seen)
-            else:
-                left = tokens - merging_lib.pairs(tokens, self.prefix, self.merge)
-                macs += block(tokens, tokens, tokens**2) + merging(tokens, left)
-                tokens = left
-        if self.patch_outputs:
-            return 2 * (macs + patches * d * self.patch_outputs)
-        heads = 1 + self.distillation
-        macs += self.pooled_width * self.representation
-        macs += heads * (self.representation or self.pooled_width) * self.classes
-        if self.pool == "map":
-            read = tokens - self.registers
-            macs += 2 * read * d * d + 2 * read * d + 2 * d * d + 2 * d * self.mlp
-        return 2 * macs
 
     def in_words(self) -> str:
         kind, side = "hybrid" if self.backbone else "ViT", self.stride

@@ -157,27 +157,15 @@ def read_weights(
         weights.config.at_patch(patch)  # raises if it is fixed
         weights = dataclasses.replace(weights, patch=patch)
     if merge is not None:
-        weights = _merging(weights, merge, text)
+        if weights.own is not None:
+            raise BadInput(f"merge={merge} (--merge_tokens): {text} is a model of your own.")
+        weights = dataclasses.replace(weights, settings={**weights.settings, "merge": merge})
     if heads and heads != (own_heads := getattr(weights.config, "heads", 0)):
         statement = f"have {own_heads} heads" if own_heads else "have no attention"
         raise BadInput(
             f"{text}: heads={heads} (--heads), but these weights {statement}; leave it out."
         )
     return weights
-
-
-def _merging(weights: Weights, merge: int, text: str) -> Weights:
-    """Returns weights whose model merges tokens; raises BadInput if it cannot."""
-    if merge < 0:
-        raise BadInput(f"merge={merge} (--merge_tokens); give 0 or more pairs of tokens.")
-    if weights.own is not None or not hasattr(weights.config, "merge"):
-        raise BadInput(
-            f"merge={merge} (--merge_tokens): {text} is {weights.config.in_words()}, and only the "
-            "tokens of a ViT or a hybrid are merged; leave it out."
-        )
-    merging = dataclasses.replace(weights, settings={**weights.settings, "merge": merge})
-    merging.config  # noqa: B018 # raises if the options do not go together
-    return merging
 
 
 def _read(text: str, heads: int, shapes_only: bool, own: variants.Config | None) -> Weights:
@@ -368,29 +356,19 @@ def load(
         lacks, or the run names code that is not trusted.
     """
     with plugins.trusting(trust_code):
-        return _load(str(file_or_run), heads, image_size, patch, merge, own)
-
-
-def _load(
-    file_or_run: str,
-    heads: int,
-    image_size: int | tuple[int, int],
-    patch: int,
-    merge: int | None,
-    own: variants.Config | None,
-) -> tuple[variants.Model, dict[str, Any], Preprocess]:
-    weights = read_weights(file_or_run, heads=heads, patch=patch, merge=merge, own=own)
-    sides = np.broadcast_to(np.asarray(image_size, int), 2).tolist()
-    if min(sides) < 0 or (min(sides) == 0) != (max(sides) == 0):
-        raise BadInput(f"image_size={image_size}; give pixels, a side or (rows, columns).")
-    size = (sides[0], sides[1]) if sides[0] else weights.image_size
-    if size is None:
-        raise BadInput(f"{file_or_run} does not give its image size; give image_size=.")
-    variants.check_image_size(weights.config, *size)
-    preprocess_images = reader(weights, size)
-    cfg, params = ordinary(weights, size)
-    _to_device(params)
-    return variants.make(cfg), params, preprocess_images
+        text = str(file_or_run)
+        weights = read_weights(text, heads=heads, patch=patch, merge=merge, own=own)
+        sides = np.broadcast_to(np.asarray(image_size, int), 2).tolist()
+        if min(sides) < 0 or (min(sides) == 0) != (max(sides) == 0):
+            raise BadInput(f"image_size={image_size}; give pixels, a side or (rows, columns).")
+        size = (sides[0], sides[1]) if sides[0] else weights.image_size
+        if size is None:
+            raise BadInput(f"{text} does not give its image size; give image_size=.")
+        variants.check_image_size(weights.config, *size)
+        preprocess_images = reader(weights, size)
+        cfg, params = ordinary(weights, size)
+        _to_device(params)
+        return variants.make(cfg), params, preprocess_images
 
 
 def _to_device(params: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from jax.ad_checkpoint import checkpoint_name
 
 from vit_jax.config.model_section import Gate, Gelu, Norm
 from vit_jax.errors import unknown
-from vit_jax.models import added
+from vit_jax.models import added, unrolled_blocks
 from vit_jax.sharding import Axes, Rules, constrain
 
 Remat = str  # a key of REMATS, or comma-separated names of activations to keep
@@ -402,46 +402,8 @@ def apply_blocks(
         def made(i: int, **options: Any) -> Any:
             return alone(*attributes, **own.get(i, {}), **options)
 
-        outputs = _one_by_one(model, made, x_BLD, cfg, layers_S, shared)
+        outputs = unrolled_blocks.one_by_one(model, made, x_BLD, cfg, layers_S, shared)
         return [x_BLD, *outputs][-1], [outputs[level - 1] for level in cfg.maps]
-
-
-def _one_by_one(
-    model: nn.Module, made: Any, x_BLD: jax.Array, cfg: Deep, layers_S: Layer, shared: Any
-) -> list[jax.Array]:
-    """Returns the output of each block, made by `made(i)`, without a scan; see `apply_blocks`."""
-    asked = model.is_mutable_collection("intermediates")
-    mutable = ["intermediates"] if asked else []
-    params = _unstacked(model.variables["params"]["blocks"], cfg.depth) if cfg.scan else []
-    outputs, sown = list[jax.Array](), []
-    for i in range(cfg.depth):
-        layer: Any = (x_BLD, _layer(layers_S, i), shared)
-        if cfg.scan:
-            block = made(i, parent=None)
-            (x_BLD, _), kept = block.apply({"params": params[i]}, *layer, mutable=mutable)
-            sown.append(kept.get("intermediates"))
-        else:
-            x_BLD, _ = made(i, name=f"block_{i}")(*layer)
-        outputs.append(x_BLD)
-    if asked and cfg.scan:
-        stacked = jax.tree.map(lambda *x: jnp.stack(x), *sown)
-        model.put_variable("intermediates", "blocks", stacked)
-    return outputs
-
-
-def _layer(layers_S: Layer, i: int) -> Layer:
-    return jax.tree.map(lambda x_S: x_S[i], layers_S)
-
-
-def _unstacked(stacked: Any, depth: int) -> list[Any]:
-    """Splits a tree of [S, ...] into the trees of the S layers.
-
-    It uses `lax.split`, whose gradient is one concatenation; the gradient of indexing is a sum of
-    padded arrays.
-    """
-    leaves, treedef = jax.tree.flatten(stacked)
-    layers_S = zip(*(jax.lax.split(leaf, [1] * depth) for leaf in leaves), strict=True)
-    return [jax.tree.unflatten(treedef, [x[0] for x in layer]) for layer in layers_S]
 
 
 def maps(tokens_BLD: Sequence[jax.Array], grid: tuple[int, ...]) -> tuple[jax.Array, ...]:

@@ -289,11 +289,10 @@ def make(
     step, *evaluation = _functions(config, objective, model, tx, params, platform, selection, steps)
     jitted = functools.partial(jax.jit, compiler_options=compile_ahead.options(platform))
     eval_step, scores_step = (jitted(one, out_shardings=everywhere) for one in evaluation)
+    facts: dict[str, Any] = {"classes": classes, "examples": examples, "labels": labels}
     return Program(
         config=config,
-        classes=classes,
-        examples=examples,
-        labels=labels,
+        **facts,
         steps=steps,
         objective=objective,
         model=model,

@@ -91,7 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     prepare.add_argument("--release", default="", help="imagenet21k only: fall11 or winter21")
     text = "make images smaller: their shorter side in pixels (default: 0, copy the files)"
     prepare.add_argument("--size", type=int, default=0, metavar="N", help=text)
-    text = "with --size: quality of the JPEG files, 1 to 100 (default: 90)"
+    text = "with --size: quality of the JPEG files, a number from 1 to 100 (default: 90)"
     prepare.add_argument("--quality", type=int, default=0, metavar="Q", help=text)
 
 

@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--merge_tokens",
         type=int,
         metavar="N",
-        help="merge N pairs of similar tokens in each layer (default: as in the run)",
+        help="number of pairs of similar tokens that each layer merges (default: as in the run)",
     )
     parser.add_argument(
         "--out",

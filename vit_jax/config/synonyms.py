@@ -95,7 +95,7 @@ TABLE: dict[str, dict[str, tuple[str, ...]]] = {
         "drop_path_rate stochastic_depth stochastic_depth_rate":
             ("model.drop_path=<share 0.1>", "It is the rate of the last block."),
         "patch_drop_rate patch_drop": ("model.patch_dropout=<share 0.5>", ""),
-        "tome token_merging merge_tokens": ("model.merge=<pairs 4>", ""),
+        "tome token_merging merge_tokens": ("model.merge=<count 4>", ""),
         "fp16 bf16 float16 bfloat16 mixed_precision amp half_precision precision":
             ("model.dtype=<name bfloat16>", "Parameters stay in float32.",
              "model.dtype=float32"),

@@ -12,13 +12,14 @@ import dataclasses
 import functools
 import re
 import string
-from collections.abc import Callable, Sequence
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 
 from vit_jax.data.numpy_ops.draws import Seed
 from vit_jax.data.splits import order
+from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
 
@@ -61,6 +62,17 @@ class Texts:
     def field(self) -> str:
         """Returns the field of an example that tokens are made from."""
         return "labels" if self.templates else "text"
+
+    def in_graph(self, example: Mapping[str, Tensor], seed: Tensor) -> dict[str, Tensor]:
+        """Returns the fields of an example with tokens in place of its text, in tf.data."""
+
+        def of_example(content: Any, seed: np.ndarray) -> np.ndarray:
+            return self.of_example(content, (int(seed[0]), int(seed[1])))
+
+        rest = {key: x for key, x in example.items() if key != "text"}
+        content = [example[self.field], seed]
+        tokens = tf.numpy_function(of_example, content, tf.int32, stateful=False)
+        return rest | {"tokens": tf.ensure_shape(tokens, [self.length])}
 
     def of_example(self, content: bytes | str | np.ndarray, seed: Seed) -> np.ndarray:
         """Returns the tokens of an example, int32 [L].

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from vit_jax.errors import BadInput, unknown
 from vit_jax.models import attention, layers, vit_config
 from vit_jax.models.vit_block import EncoderBlock, MapHead, Shared
-from vit_jax.models.vit_config import ViTConfig
+from vit_jax.models.vit_config import SIZES, ViTConfig
 from vit_jax.sharding import Axes, Rules, constrain
 
 Pool = Literal["last", "first", "map"]
@@ -85,9 +85,9 @@ def config(
     Raises:
       BadInput: the size is unknown, a number is missing, or the heads do not divide the width.
     """
-    if size != "custom" and size not in vit_config.SIZES:
-        raise unknown("size of a text tower", size, ["custom", *vit_config.SIZES])
-    named = vit_config.SIZES.get(size, (0, 0, 0, 0))
+    if size != "custom" and size not in SIZES:
+        raise unknown("size of a text tower", size, ["custom", *SIZES])
+    named = SIZES[size] if size in SIZES else (0, 0, 0, 0)
     names = ("width", "depth", "mlp", "heads")
     sizes = {name: numbers[name] or own for name, own in zip(names, named, strict=True)}
     if lacking := [f"text_{name}" for name, number in sizes.items() if number < 1]:

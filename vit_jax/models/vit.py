@@ -78,10 +78,7 @@ class ViT(nn.Module):
         """
         assert real_BL is None or visible_BK is None
         cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
-        rates = max(cfg.dropout, cfg.attention_dropout, cfg.drop_path, cfg.patch_dropout)
-        rates += max(cfg.rope_jitter, cfg.rope_rescale) - 1
-        key = key if train and rates > 0 else None
-        stem_key, blocks_key = (None, None) if key is None else jax.random.split(key)
+        stem_key, blocks_key = _keys(cfg, key if train else None)
 
         tokens_BLD, grid = self._embed(images_BHWC, dtype, source_BL)
         tokens_BLD, everywhere_1LD = self._positioned(tokens_BLD, grid, size)
@@ -91,10 +88,7 @@ class ViT(nn.Module):
         tokens_BLD = dropout(tokens_BLD, cfg.dropout, stem_key)
         tokens_BLD = self._stem_norm(tokens_BLD, "tokens")
         tokens_BLD = constrain(tokens_BLD, ("act_batch", "act_tokens", "act_embed"), self.rules)
-        if real_BL is not None:
-            if seen_BK is not None:
-                real_BL = jnp.take_along_axis(real_BL, seen_BK, axis=1)
-            real_BL = jnp.pad(real_BL, ((0, 0), (cfg.prefix, 0)), constant_values=True)
+        real_BL = _real(real_BL, seen_BK, cfg.prefix)
         bias_BL = None if real_BL is None else jnp.where(real_BL, 0.0, MASKED)
         shared = Shared(everywhere_1LD, self._places(grid, stem_key), bias_BL)
         own = self._of_single_blocks(short=cfg.last_is_short and visible_BK is None)
@@ -108,8 +102,8 @@ class ViT(nn.Module):
         if isinstance(x, Merged):
             x, shares_BL = x
             bias_BL = jnp.log(shares_BL)
-        bare = visible_BK is not None
-        return self._results(x, outputs, grid, shares_BL, bias_BL, bare=bare, apart=apart)
+        more: dict[str, Any] = {"bare": visible_BK is not None, "apart": apart}
+        return self._results(x, outputs, grid, shares_BL, bias_BL, **more)
 
     def _check_merging(self, real_BL: jax.Array | None, visible_BK: jax.Array | None) -> None:
         """Raises BadInput for a call that has no meaning with merged tokens."""
@@ -298,6 +292,22 @@ def _corrupted(patches_BLD: jax.Array, source_BL: jax.Array, mask_11D: jax.Array
     source_BL1 = source_BL[..., None]
     taken_BLD = jnp.take_along_axis(patches_BLD, jnp.maximum(source_BL1, 0), axis=1)
     return jnp.where(source_BL1 < 0, mask_11D, taken_BLD)
+
+
+def _keys(cfg: ViTConfig, key: jax.Array | None) -> Any:
+    """Returns a key of the stem and one of the blocks; None twice if nothing is drawn."""
+    rates = max(cfg.dropout, cfg.attention_dropout, cfg.drop_path, cfg.patch_dropout)
+    rates += max(cfg.rope_jitter, cfg.rope_rescale) - 1
+    return (None, None) if key is None or rates <= 0 else jax.random.split(key)
+
+
+def _real(real_BL: jax.Array | None, seen_BK: jax.Array | None, prefix: int) -> jax.Array | None:
+    """Returns which tokens are real, of patches those that are seen; None: all."""
+    if real_BL is None:
+        return None
+    if seen_BK is not None:
+        real_BL = jnp.take_along_axis(real_BL, seen_BK, axis=1)
+    return jnp.pad(real_BL, ((0, 0), (prefix, 0)), constant_values=True)
 
 
 def _drawn(cfg: ViTConfig, tokens_BLD: jax.Array, key: jax.Array | None) -> jax.Array | None:

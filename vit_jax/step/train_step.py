@@ -232,9 +232,7 @@ def make_train_step(
         decay = warmed_up(decay, state.step) if ema_warmup else decay
         updates, after = _updated(state, grads, tx, decay)
         if after.kept is not None:
-            kept = objective.seen(state.kept, lambda: whole(after.ema, state.base))
-            kept = objective.after_update(kept, after.params, sums, state.step)
-            after.kept = {n: kept[n] for n in state.kept} if objective.AVERAGE else kept
+            after.kept = _kept(objective, whole, state, after, sums)
         if norm_of_change:
             updates = jax.tree.map(jnp.subtract, after.params, state.params)
         measured = objective.measured(sums, count)
@@ -244,6 +242,19 @@ def make_train_step(
         return chosen, measured | _norms(param_norm=chosen.params)
 
     return train_step
+
+
+def _kept(
+    objective: Objective,
+    whole: Callable[[PyTree, PyTree], PyTree],
+    state: TrainState,
+    after: TrainState,
+    sums: Sums,
+) -> PyTree:
+    """Returns what the objective keeps after an update, without the average, which the state has."""
+    seen = objective.seen(state.kept, lambda: whole(after.ema, state.base))
+    kept = objective.after_update(seen, after.params, sums, state.step)
+    return {name: kept[name] for name in state.kept} if objective.AVERAGE else kept
 
 
 def non_finite(rows: dict[str, float]) -> str | None:

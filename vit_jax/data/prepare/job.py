@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from vit_jax.data.catalog import downloads, prepared
 from vit_jax.data.formats.archives import no_progress
@@ -83,15 +84,15 @@ def prepare(
     if release and name != "imagenet21k":
         raise BadInput(f"--release={release} is for imagenet21k; leave it out for {name}.")
     root = prepared.data_folder(data_dir)
-    written = packing.name(name) if packing else name
+    target = Target(packing.name(name) if packing else name, "", "1.0.0", root, packing=packing)
     if name == "imagenet21k":
         imagenet.check_release(release)
         index = functools.partial(imagenet.imagenet21k, release=release, unpacked=unpacked)
-        target = Target(written, release, "1.0.0", root, packing=packing)
+        target = dataclasses.replace(target, config=release)
         return [_own(target, index, origin, workers, progress)]
     if name == "imagenet2012":
-        version = downloads.version(name)
-        target = Target(written, "", version, root, _SHARDS_2012, complete=True, packing=packing)
+        whole: dict[str, Any] = {"shards": _SHARDS_2012, "complete": True}
+        target = dataclasses.replace(target, version=downloads.version(name), **whole)
         index = functools.partial(imagenet.imagenet2012, unpacked=unpacked)
         return [_own(target, index, origin, workers, progress)]
     datasets = downloads.resolve_names(name)
@@ -108,7 +109,6 @@ def prepare(
     if not re.fullmatch("[a-z][a-z0-9_]*", name):
         raise BadInput(f"{name!r} cannot name a dataset; use small letters, digits and _.")
     index = functools.partial(layouts.index_images, unpacked=unpacked)
-    target = Target(written, "", "1.0.0", root, packing=packing)
     return [_own(target, index, origin, workers, progress)]
 
 

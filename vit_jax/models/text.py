@@ -87,7 +87,7 @@ def config(
     """
     if size != "custom" and size not in vit_config.SIZES:
         raise unknown("size of a text tower", size, ["custom", *vit_config.SIZES])
-    named = vit_config.SIZES.get(size, (0, 0, 0, 0))
+    named = vit_config.SIZES[size] if size in vit_config.SIZES else (0, 0, 0, 0)
     names = ("width", "depth", "mlp", "heads")
     sizes = {name: numbers[name] or own for name, own in zip(names, named, strict=True)}
     if lacking := [f"text_{name}" for name, number in sizes.items() if number < 1]:

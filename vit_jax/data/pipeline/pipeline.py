@@ -272,7 +272,7 @@ class Pipeline:
     def _processed(self, example: Fields, seed: Tensor) -> Fields:
         """Returns the fields of a row: one for each view, and those of the example beside image."""
         if self.texts is not None and self.texts.field in example:
-            example = self._tokenized(self.texts, example, seed)
+            example = self.texts.in_graph(example, seed)
         moving = {key: example[key] for key in SPATIAL if key in example}
         if moving and all(view.name != "image" for view in self.chains):
             raise BadInput(
@@ -289,17 +289,6 @@ class Pipeline:
             source = {"image": example["image"] if parts else shared}
             fields |= self._view(view, source | (moving if view.name == "image" else {}), seed)
         return fields
-
-    def _tokenized(self, texts: Texts, example: Fields, seed: Tensor) -> Fields:
-        """Returns the example with tokens in place of its text."""
-
-        def of_example(content: Any, seed: np.ndarray) -> np.ndarray:
-            return texts.of_example(content, (int(seed[0]), int(seed[1])))
-
-        rest = {key: x for key, x in example.items() if key != "text"}
-        content = [example[texts.field], seed]
-        tokens = tf.numpy_function(of_example, content, tf.int32, stateful=False)
-        return rest | {"tokens": tf.ensure_shape(tokens, [texts.length])}
 
     def _view(self, view: preprocess.View, source: Fields, seed: Tensor) -> Fields:
         """Returns the fields of one view: its image under its name, and mask and boxes."""

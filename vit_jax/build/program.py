@@ -275,8 +275,7 @@ def make(
     platform = platform or rules.mesh.devices.flat[0].platform
     cfg, steps = variants.of(config.model, classes), timeline.steps_of(config, examples)
     objective = _objective(config, cfg, examples, steps, rules, platform)
-    chosen = _execution(config, objective, objective.model(cfg), rules, steps, platform)
-    objective = objective.computed(chosen.cfg)
+    chosen, objective = _execution(config, objective, objective.model(cfg), rules, steps, platform)
     init_params = _initialiser(config, chosen.cfg, objective)
     params = jax.eval_shape(init_params, _key_shape())
     selection = placement.selection(config, objective, params)
@@ -364,17 +363,21 @@ def _execution(
     rules: sharding.Rules,
     steps: timeline.Steps,
     platform: str,
-) -> execution.Execution:
-    """Returns the model in the form that these devices compute in a run of this length."""
+) -> tuple[execution.Execution, Objective]:
+    """Returns the model in the form that these devices compute in a run of this length.
+
+    Also returns the objective for it.
+    """
     images, examples = images_lib.of(config.data), config.batch_size * steps.total
     # A user's own model with one form may not know its FLOPs.
     flops = examples * _step_flops(objective, cfg, images) if cfg.FORMS else 0
     share = flops / rules.mesh.size
     what = trainable.parse(config.trainable)
-    return execution.choose(
+    chosen = execution.choose(
         cfg, config.model, rules, platform, share, images.size,
         frozen_below=what is not None and what.name == "last",
     )  # fmt: skip
+    return chosen, objective.computed(chosen.cfg)
 
 
 def _step_flops(objective: Objective, cfg: variants.Config, images: images_lib.Images) -> int:

@@ -63,10 +63,7 @@ class Texts:
         """Returns the field of an example that tokens are made from."""
         return "labels" if self.templates else "text"
 
-    def in_graph(self, example: Mapping[str, Tensor], seed: Tensor) -> dict[str, Tensor]:
-        """Returns the fields of an example with tokens in place of its text, in tf.data."""
-
-        def of_example(content: Any, seed: np.ndarray) -> np.ndarray:
+    def of_example(content: Any, seed: np.ndarray) -> np.ndarray:
             return self.of_example(content, (int(seed[0]), int(seed[1])))
 
         rest = {key: x for key, x in example.items() if key != "text"}
@@ -100,6 +97,17 @@ class Texts:
 
         own = order.numpy_stream_of(seed, "text", 0)
         return self.tokens(lines[draws.integers(own, 1, len(lines))[0]])
+
+    def in_graph(self, example: Mapping[str, Tensor], seed: Tensor) -> dict[str, Tensor]:
+        """Returns an example with `tokens` in place of its text, as a graph function."""
+
+        def of_example(content: Any, seed: np.ndarray) -> np.ndarray:
+            return self.of_example(content, (int(seed[0]), int(seed[1])))
+
+        content = [example[self.field], seed]
+        tokens = tf.numpy_function(of_example, content, tf.int32, stateful=False)
+        rest = {key: x for key, x in example.items() if key != "text"}
+        return rest | {"tokens": tf.ensure_shape(tokens, [self.length])}
 
     def of_class(self, name: str) -> list[str]:
         """Returns a text for each template; an underscore in the name of a class is a space."""

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from vit_jax.data.tasks.shots import Task
 from vit_jax.sharding import Rules
 from vit_jax.step.siglip import Siglip
 
@@ -74,3 +75,11 @@ def logits(
     classes_YE = class_vectors(objective, params, rules, names, templates)
     scale, bias = jax.jit(objective.scale_and_bias, out_shardings=rules.replicated)(params)
     return images_NE @ classes_YE.T * np.float32(scale) + np.float32(bias)
+
+
+def evaluate(
+    objective: Any, params: Any, rules: Rules, x_MD: np.ndarray, task: Task
+) -> dict[str, float | int]:
+    """Returns the accuracy on the test images of a task, and their number; see `logits`."""
+    right_M = logits(objective, params, rules, x_MD, task.names).argmax(axis=1) == task.test_labels
+    return {"zero_shot": float(right_M.mean()), "examples": len(right_M)}

@@ -79,7 +79,6 @@ class ViT(nn.Module):
         assert real_BL is None or visible_BK is None
         cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
         stem_key, blocks_key = _keys(cfg, key if train else None)
-
         tokens_BLD, grid = self._embed(images_BHWC, dtype, source_BL)
         tokens_BLD, everywhere_1LD = self._positioned(tokens_BLD, grid, size)
         seen_BK = _drawn(cfg, tokens_BLD, stem_key) if visible_BK is None else visible_BK

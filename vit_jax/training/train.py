@@ -393,11 +393,9 @@ def measure(run: build.Run, params: Any, kept: Any, name: str) -> dict[str, floa
     if run.config.fewshot.method == "zero_shot":
         from vit_jax.evaluators import zero_shot
 
-        task, rules, objective = run.tasks[name], run.program.rules, run.program.objective
-        found = run.features(params, task.test)
-        logits = zero_shot.logits(objective, params, rules, found, task.names)
-        right = float((logits.argmax(axis=1) == task.test_labels).mean())
-        return {"zero_shot": right, "examples": len(task.test)}
+        features = run.features(params, run.tasks[name].test)
+        program, task = run.program, run.tasks[name]
+        return zero_shot.evaluate(program.objective, params, program.rules, features, task)
     from vit_jax.evaluators import fewshot
 
     task, top1 = run.tasks[name], dict[str, float]()

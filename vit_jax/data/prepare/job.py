@@ -79,10 +79,7 @@ def prepare(
     origin = Path(os.path.expanduser(origin))
     if not origin.exists():
         raise BadInput(f"--from={origin}: there is no such file or folder.")
-    if name.startswith("imagenet21k/") and release in ("", name.partition("/")[2]):
-        name, _, release = name.partition("/")
-    if release and name != "imagenet21k":
-        raise BadInput(f"--release={release} is for imagenet21k; leave it out for {name}.")
+    name, release = _with_release(name, release)
     root = prepared.data_folder(data_dir)
     target = Target(packing.name(name) if packing else name, "", "1.0.0", root, packing=packing)
     if name == "imagenet21k":
@@ -110,6 +107,15 @@ def prepare(
         raise BadInput(f"{name!r} cannot name a dataset; use small letters, digits and _.")
     index = functools.partial(layouts.index_images, unpacked=unpacked)
     return [_own(target, index, origin, workers, progress)]
+
+
+def _with_release(name: str, release: str) -> tuple[str, str]:
+    """Returns name and release, which may be a part of the name, apart."""
+    if name.startswith("imagenet21k/") and release in ("", name.partition("/")[2]):
+        name, _, release = name.partition("/")
+    if release and name != "imagenet21k":
+        raise BadInput(f"--release={release} is for imagenet21k; leave it out for {name}.")
+    return name, release
 
 
 def _there(name: str, dataset: str, origin: Path, root: Path) -> Report | None:

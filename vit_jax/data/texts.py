@@ -63,14 +63,6 @@ class Texts:
         """Returns the field of an example that tokens are made from."""
         return "labels" if self.templates else "text"
 
-    def of_example(content: Any, seed: np.ndarray) -> np.ndarray:
-            return self.of_example(content, (int(seed[0]), int(seed[1])))
-
-        rest = {key: x for key, x in example.items() if key != "text"}
-        content = [example[self.field], seed]
-        tokens = tf.numpy_function(of_example, content, tf.int32, stateful=False)
-        return rest | {"tokens": tf.ensure_shape(tokens, [self.length])}
-
     def of_example(self, content: bytes | str | np.ndarray, seed: Seed) -> np.ndarray:
         """Returns the tokens of an example, int32 [L].
 

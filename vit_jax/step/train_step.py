@@ -251,7 +251,7 @@ def _kept(
     after: TrainState,
     sums: Sums,
 ) -> PyTree:
-    """Returns what the objective keeps after an update, without the average, which the state has."""
+    """Returns what the objective keeps after an update; the average stays where it is."""
     seen = objective.seen(state.kept, lambda: whole(after.ema, state.base))
     kept = objective.after_update(seen, after.params, sums, state.step)
     return {name: kept[name] for name in state.kept} if objective.AVERAGE else kept

@@ -137,7 +137,7 @@ def _ring(
         passing = (passing[0], texts)
         if ways > 1:
             next_one = [(i, (i + 1) % ways) for i in range(ways)]
-            passing = jax.tree.map(lambda x: jax.lax.ppermute(x, axes, next_one), passing)
+            passing = _passed_on(passing, lambda x: jax.lax.ppermute(x, axes, next_one))
         return (loss_b, own_b, images, passing), None
 
     zero_b = jnp.zeros(len(real_b))
@@ -151,6 +151,21 @@ def _ring(
         loss_b = (images.total + texts.total) / 2 - own_b
     found = [(real_b & (side.own > side.other)).astype(jnp.float32) for side in (images, texts)]
     return Compared(jnp.where(real_b, loss_b, 0.0), found[0], found[1])
+
+
+def _passed_on(passing: Any, send: Any) -> Any:
+    """Returns what `send` makes of texts and of what is known of them, sent as one array.
+
+    Several collectives at once would each hold a thread of a virtual device of a CPU.
+    """
+    (texts_bE, prints_b, real_b), side = passing
+    halves = [(prints_b >> 16).astype(jnp.float32), (prints_b & 0xFFFF).astype(jnp.float32)]
+    beside = jnp.stack([*halves, real_b.astype(jnp.float32), *side], axis=1)
+    sent = send(jnp.concatenate([texts_bE, beside], axis=1))
+    width = texts_bE.shape[1]
+    high, low, real, *sides = jnp.moveaxis(sent[:, width:], 1, 0)
+    prints = (high.astype(jnp.uint32) << 16) | low.astype(jnp.uint32)
+    return (sent[:, :width], prints, real > 0), _Side(*sides)
 
 
 def _seen(

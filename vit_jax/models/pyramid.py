@@ -10,6 +10,7 @@ batch, h w grid, D features, E width of the pyramid. Start from `Pyramid`.
 """
 
 import math
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -87,8 +88,9 @@ class Pyramid(nn.Module):
                     features >> (up + 1), (2, 2), (2, 2), name=f"{name}_up_{up}"
                 )(x)  # fmt: skip
         elif (coarser := self.strides[number] // self.pixels) > 1:
-            beyond = [(0, -side % coarser) for side in x.shape[1:3]]  # as `fcos.places` counts
-            x = nn.max_pool(x, (coarser, coarser), (coarser, coarser), beyond)
+            window = coarser, coarser
+            beyond: Any = [(0, -side % coarser) for side in x.shape[1:3]]  # as in `fcos.places`
+            x = nn.max_pool(x, window, window, beyond)
         x = nn.Conv(self.width, (1, 1), use_bias=False, name=f"{name}_narrow")(x)
         x = _norm(f"{name}_narrow_norm")(x)
         x = nn.Conv(self.width, (3, 3), use_bias=False, name=f"{name}_smooth")(x)

@@ -70,7 +70,7 @@ def _matched(boxes: np.ndarray, true: np.ndarray) -> np.ndarray:
 
 def iou(boxes_N4: np.ndarray, others_M4: np.ndarray) -> np.ndarray:
     """Returns the intersection over union of boxes with others, float64 [N, M]."""
-    a, b = boxes_N4.astype(np.float64)[:, None], others_M4.astype(np.float64)
+    a, b = np.asarray(boxes_N4, np.float64)[:, None], np.asarray(others_M4, np.float64)
     sides = np.minimum(a[..., 2:], b[:, 2:]) - np.maximum(a[..., :2], b[:, :2])
     common = np.prod(np.maximum(sides, 0), axis=-1)
     areas = [np.prod(np.maximum(x[..., 2:] - x[..., :2], 0), axis=-1) for x in (a, b)]

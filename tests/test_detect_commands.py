@@ -3,6 +3,7 @@
 
 """The commands of docs/detection.md, the numbers in COCO results, and what commands refuse."""
 
+import argparse
 import json
 import math
 import re
@@ -15,13 +16,16 @@ import pytest
 from interrupted_runs import assert_equal, cut
 from PIL import Image
 
-from vit_jax.cli import detection
+from vit_jax.cli import arguments, detection
 from vit_jax.cli.main import main
+from vit_jax.config import sections
 from vit_jax.data.inspect import colours
-from vit_jax.data.sources.source import Source
+from vit_jax.data.ops.decode import Decode
+from vit_jax.data.sources import registry
+from vit_jax.data.sources.source import Options, Source
 from vit_jax.errors import BadInput
 from vit_jax.evaluators.detection import Objects
-from vit_jax.inference import detector, segmenter
+from vit_jax.inference import model as inference
 from vit_jax.reports import detection_page
 
 ROOT = Path(__file__).parent.parent
@@ -74,20 +78,59 @@ def test_results_count_classes_from_1_without_the_data(tmp_path, monkeypatch, ca
 
 def test_evaluation_finds_the_classes_of_the_run_by_name():
     other = Source("coco:x", ("never", "disc"), {})
-    np.testing.assert_array_equal(detection._own_classes("run", boxed.NAMES, other), [2, 0])
-    with pytest.raises(BadInput, match=r"class 'moor', but run knows only disc, square, never"):
-        detection._own_classes("run", boxed.NAMES, Source("coco:x", ("moor",), {}))
+    found = arguments.own_classes("run", boxed.NAMES, other, "advice")
+    np.testing.assert_array_equal(found, [2, 0])
+    said = r"class 'moor', but run knows only disc, square, never; advice\."
+    with pytest.raises(BadInput, match=said):
+        arguments.own_classes("run", boxed.NAMES, Source("coco:x", ("moor",), {}), "advice")
 
 
-def test_export_does_not_drop_the_head(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(detector, "is_detection", lambda text: text == "runs/det")
-    assert main(["export", "runs/det", "--format=npz", f"--out={tmp_path}/x.npz"]) == 2
-    assert "learned detection, and an export with its head is not" in capsys.readouterr().err
+@pytest.mark.parametrize("name", ["weights.npz", "ViT-B_16"])
+def test_files_have_learned_neither(tmp_path, name):
+    args = argparse.Namespace(weights=str(tmp_path / name))
+    assert not any(arguments.learned(args, one) for one in ("segmentation", "detection"))
+
+
+class Guesses:
+    """A detector that finds the same box in every image."""
+
+    names, size, expected, changed = boxed.NAMES, (32, 48), sections.Expected(), ()
+    decode = Decode()
+
+    def check(self, image):
+        pass
+
+    def of_images(self, images):
+        for _ in images:
+            yield boxed.detections([[0, 0, 20, 20]], [0.9], [0])
+
+
+def test_an_evaluation_without_a_true_box_is_refused(tmp_path, monkeypatch):
+    root = boxed.coco(tmp_path / "data")
+    file = root / "annotations/instances_val.json"
+    content = json.loads(file.read_text())
+
+    def opened(*_):
+        return registry.open_source(f"coco:{file}", Options(), val_percent=0, test_percent=0)
+
+    monkeypatch.setattr(inference, "open_data", opened)
+    monkeypatch.setattr(detection, "_open", lambda args: Guesses())
+    args = argparse.Namespace(
+        weights="run", data=f"coco:{file}", data_dir="", split="", labels="", classes="all",
+        names="", heads=0, patch=0, merge_tokens=None,
+    )  # fmt: skip
+    assert detection.evaluate(args).figures.counts_K.sum() == len(content["annotations"])
+    for one in content["annotations"]:
+        one["iscrowd"] = 1
+    for left in (content["annotations"], []):
+        file.write_text(json.dumps(content | {"annotations": left}))
+        with pytest.raises(BadInput, match="has a box that counts; give another --split"):
+            detection.evaluate(args)
 
 
 def test_pictures_are_not_written_among_the_images(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(detector, "is_detection", lambda text: text == str(tmp_path))
-    monkeypatch.setattr(segmenter, "is_segmentation", lambda text: False)
+    of_run = (str(tmp_path), "detection")
+    monkeypatch.setattr(arguments, "learned", lambda args, name: (args.weights, name) == of_run)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "photos").mkdir()
     assert main(["predict", str(tmp_path), "photos", "--out=photos/preds.json"]) == 2

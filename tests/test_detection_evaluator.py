@@ -191,6 +191,29 @@ def test_voc_is_that_of_another_computation(seed):
     np.testing.assert_allclose(detection.voc_ap50(images, 4), expected, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    "boxes, crowds, guesses, expected",
+    [
+        ([], [], [], math.nan),
+        ([], [], [[0, 0, 9, 9]], 0),
+        ([[0, 0, 9, 9]], [True], [[0, 0, 9, 9]], math.nan),  # within a crowd region
+        ([[0, 0, 9, 9]], [True], [[0, 0, 9, 9], [20, 20, 30, 30]], 0),
+        ([[0, 0, 9, 0]], [False], [], math.nan),  # without area
+        ([[9, 9, 0, 0]], [False], [[0, 0, 9, 9]], 0),
+        ([[0, 0, 9, 9], [5, 5, 5, 9]], [False, False], [[0, 0, 9, 9]], 1),
+        ([[0, 0, 9, 9]], [False], [], 0),
+    ],
+)
+def test_figure_of_an_image_alone_is_0_only_if_something_is_wrong(boxes, crowds, guesses, expected):
+    true = truth(1, boxes, [1] * len(boxes), crowds)
+    found = detections(guesses, [0.9, 0.8][: len(guesses)], [1] * len(guesses))
+    objects = Objects(3)
+    assert objects.add(true, found) == pytest.approx(expected, nan_ok=True)
+    if any(r > x and b > y for x, y, r, b in boxes):
+        voc = objects.figures().voc_K
+        np.testing.assert_equal(voc, [math.nan, math.nan if all(crowds) else expected, math.nan])
+
+
 def test_difficult_objects_count_neither_way():
     true = truth(1, [[0, 0, 10, 10], [20, 20, 30, 30]], [0, 0], [True, False])
     boxes = [[0, 0, 10, 10], [0, 0, 10, 10], [20, 20, 30, 30], [20, 20, 30, 30]]

@@ -79,7 +79,3 @@ def test_image_of_which_nothing_would_be_left_is_refused():
     of_colour().check(picture((20, 900), (0, 0, 1, 1)))
     with pytest.raises(Unsuitable, match="900 x 1 pixels, resized to fit 64 x 48, are less than"):
         of_colour().check(picture((1, 900), (0, 0, 1, 1)))
-
-
-def test_files_are_no_detectors(tmp_path):
-    assert not detector.is_detection(str(tmp_path / "weights.npz"))

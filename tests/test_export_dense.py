@@ -4,6 +4,7 @@
 """Exports of runs whose objective has a head: the artefact finds what `Segmenter` finds."""
 
 import dataclasses
+import functools
 import io
 import json
 import tarfile
@@ -17,14 +18,14 @@ import tiny
 from jax import export
 from PIL import Image
 
-from vit_jax.build import program
+from vit_jax.build import objectives, program
 from vit_jax.checkpoints.checkpoints import Checkpoints
 from vit_jax.cli import main
 from vit_jax.config import images as images_lib
 from vit_jax.config import load as config_lib
 from vit_jax.data.numpy_ops import resize
 from vit_jax.data.tensorflow import tf
-from vit_jax.inference import dense_run, segmenter
+from vit_jax.inference import dense_run, detector, segmenter
 from vit_jax.inference.export import forward, writer
 from vit_jax.models import variants
 from vit_jax.step import state
@@ -51,14 +52,19 @@ def parameters(objective, cfg, height, width):
 @pytest.fixture(scope="module")
 def workdir(root, tmp_path_factory):
     """A run of `configs/segment.py` with random parameters, trained in bfloat16."""
-    folder = tmp_path_factory.mktemp("run")
     recipe = f"{root}/configs/segment.py:size={SIDES[0]}x{SIDES[1]},backbone=full,model=Ti/8"
-    config = config_lib.load(recipe, CHANGES)
+    return saved(tmp_path_factory.mktemp("run"), recipe, CHANGES)
+
+
+def saved(folder, recipe, changes):
+    config = config_lib.load(recipe, changes)
     text = config_lib.to_yaml(config)
     (folder / "config.yaml").write_text(text)
     (folder / "classes.json").write_text(json.dumps({"classes": NAMES}))
-    objective = Segmentation(classes=CLASSES)
-    cfg = objective.model(variants.of(config.model, CLASSES))
+    cfg = variants.of(config.model, CLASSES)
+    objective = objectives.make(config, cfg)
+    cfg = objective.model(cfg)
+    objective = objective.in_run(cfg, lambda _: 0)
     params = jax.tree.map(jnp.asarray, parameters(objective, cfg, *SIDES))
     checkpoints = Checkpoints(folder)
     checkpoints.save(3, state.from_params(params, optax.identity(), ema=False), text, {})
@@ -185,3 +191,48 @@ def test_a_few_classes_may_differ_and_no_more():
         outputs = right | {"classes": classes}
         call = lambda images, all=outputs: {k: x[: len(images)] for k, x in all.items()}  # noqa: E731
         assert writer._compared(made, call, writer.Images()) == (bound, 1.0, "classes and logits")
+
+
+# ---------------------------------------------------------------- detection
+
+
+@pytest.fixture(scope="module")
+def finder(root, tmp_path_factory):
+    """A run of `configs/detect.py` with random parameters, trained in bfloat16."""
+    recipe = f"{root}/configs/detect.py:size={SIDES[0]}x{SIDES[1]},backbone=full,model=Ti/8"
+    objective = "--config.objective=detection(width=16, depth=1, strides=(4, 8, 16))"
+    return saved(tmp_path_factory.mktemp("finder"), recipe, [*CHANGES, objective])
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("kind", ["stablehlo", "savedmodel"])
+def test_exports_find_the_boxes_of_a_detector(finder, tmp_path, kind):
+    out = tmp_path / "det"
+    assert main.main(["export", str(finder), f"--format={kind}", f"--out={out}"]) == 0
+    pixels = np.random.default_rng(1).integers(0, 256, (3, *SIDES, 3), np.uint8)
+    if kind == "stablehlo":
+        outputs = export.deserialize(bytearray(out.read_bytes())).call(pixels)
+        facts = json.loads((tmp_path / "det.json").read_text())
+    else:
+        serve = tf.saved_model.load(str(out)).signatures["serving_default"]
+        outputs = {key: x.numpy() for key, x in serve(images=tf.constant(pixels)).items()}
+        facts = json.loads((out / "vit_jax.json").read_text())
+    assert facts["input"] == {"name": "images", "shape": ["B", *SIDES, 3], "dtype": "uint8"}
+    assert {x["name"]: (x["shape"], x["dtype"]) for x in facts["outputs"]} == {
+        "boxes": (["B", 100, 4], "float32"),
+        "scores": (["B", 100], "float32"),
+        "classes": (["B", 100], "int32"),
+    }
+    run = dense_run.open_run(str(finder), None)
+    network = program.network(variants.make(forward.plain(run.cfg)), run.images)
+    step = jax.jit(functools.partial(run.objective.detect, network))
+    model = dataclasses.replace(detector.open_run(str(finder)), step=step)
+    for number, wanted in enumerate(model.of_images(pixels)):
+        boxes, scores, classes = (
+            np.asarray(outputs[k])[number] for k in ("boxes", "scores", "classes")
+        )
+        there = (scores > 0) & (boxes[:, 2:] > boxes[:, :2]).all(axis=1)
+        assert there.sum() == len(wanted.scores) > 3
+        np.testing.assert_allclose(boxes[there], wanted.boxes, atol=1e-2)
+        np.testing.assert_allclose(scores[there], wanted.scores, atol=1e-5)
+        np.testing.assert_array_equal(classes[there], wanted.classes)

@@ -159,6 +159,11 @@ def test_metrics_of_ones_own_are_numbers_and_come_last():
     )
 
 
+def test_average_precision_is_in_percent_before_the_loss():
+    line = summary.evaluation_line(["val"], {"val/loss": 1.5, "val/ap50": 0.25, "val/examples": 3})
+    assert line == "val AP50 25.00% loss 1.5000"
+
+
 def test_few_shots_are_shares_of_so_many_examples():
     few = {"1shot": 0.4, "5shot": 0.71, "examples": 3669}
     text = summary.results_table(RESULTS | {"fewshot_pets": few})

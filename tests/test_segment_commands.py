@@ -13,11 +13,8 @@ import pytest
 from interrupted_runs import assert_equal, cut
 from PIL import Image
 
-from vit_jax.cli import segmentation
+from vit_jax.cli import arguments
 from vit_jax.cli.main import main
-from vit_jax.data.sources.source import Source
-from vit_jax.errors import BadInput
-from vit_jax.inference import segmenter
 
 ROOT = Path(__file__).parent.parent
 NAMES = ("field", "house", "sea", "never")
@@ -63,21 +60,15 @@ def commands() -> list[list[str]]:
 
 
 def test_masks_have_names_of_their_own():
-    names = segmentation.picture_names
+    names = arguments.picture_names
     assert names(["p/a.jpg", "p/q/b.png"]) == ["a.png", "q/b.png"]
     clash = ["p/a.jpg", "p/a.png", "p/a.jpg.jpg"]
     assert names(clash) == ["a.jpg.png", "a.png.png", "a.jpg.jpg.png"]
 
 
-def test_evaluation_finds_the_classes_of_the_run_by_name():
-    other = Source("masks:x", ("sea", "field"), {})
-    np.testing.assert_array_equal(segmentation._own_classes("run", NAMES, other), [2, 0, -1])
-    with pytest.raises(BadInput, match=r"class 'moor', but run knows only field, house, sea"):
-        segmentation._own_classes("run", NAMES, Source("masks:x", ("sea", "moor"), {}))
-
-
 def test_masks_are_not_written_among_the_images(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(segmenter, "is_segmentation", lambda text: text == str(tmp_path))
+    of_run = (str(tmp_path), "segmentation")
+    monkeypatch.setattr(arguments, "learned", lambda args, name: (args.weights, name) == of_run)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "photos").mkdir()
     for out in ("photos", "photos/masks/new"):

@@ -4,6 +4,7 @@
 """Attention within windows: against attention that sees a mask, in every form of the layers."""
 
 import dataclasses
+import typing
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,7 @@ from vit_jax import sharding, tree
 from vit_jax.analysis import maps
 from vit_jax.errors import BadInput
 from vit_jax.models import variants, windows
+from vit_jax.models.attention import Attention, Extras, Path
 from vit_jax.models.windows import Windows
 
 GRID = (5, 7)
@@ -64,8 +66,6 @@ def by_hand(query, key, value, side, grid, prefix):
 @pytest.mark.parametrize("path", ["plain", "memory_efficient", "packed"])
 @pytest.mark.parametrize("side, prefix", [(3, 0), (3, 2), (1, 1), (7, 1)])
 def test_windows_attend_as_by_hand(path, side, prefix):
-    from vit_jax.models.attention import Attention, Extras
-
     area = Windows(side, GRID, prefix)
     module = Attention(
         2, 0.0, "float32", None, path=area.path(path, masked=False), extras=Extras(windows=area)
@@ -185,6 +185,21 @@ def test_figures_show_no_attention_across_windows(scan):
         assert (layer[..., apart].max() == 0) == (number in (0, 2))
     logits, _ = variants.make(cfg).apply({"params": params}, images(), mutable=["intermediates"])
     np.testing.assert_allclose(logits, tiny.logits(cfg, params, images()), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("grid, prefix", [((6, 6), 0), ((6, 6), 1), (GRID, 0)])
+@pytest.mark.parametrize("path", [p for p in typing.get_args(Path) if p != "cudnn"])
+def test_asking_for_weights_changes_no_output(path, grid, prefix):
+    area = Windows(3, grid, prefix)
+    module = Attention(
+        2, 0.0, "float32", None, path=area.path(path, masked=False), extras=Extras(windows=area)
+    )
+    count = prefix + grid[0] * grid[1]
+    x = np.random.default_rng(0).normal(size=(2, count, 16)).astype(np.float32)
+    params = tiny.randomised(jax.eval_shape(module.init, jax.random.key(0), x, x, None))
+    usual = module.apply(params, x, x, None)
+    asked, _ = module.apply(params, x, x, None, mutable=["intermediates"])
+    np.testing.assert_allclose(asked, usual, rtol=1e-4, atol=1e-5)
 
 
 def test_flops_are_by_hand():

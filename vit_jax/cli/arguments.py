@@ -19,6 +19,9 @@ from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from vit_jax.data.sources.source import Source
     from vit_jax.inference.model import Model
 
 # Help of FILE_OR_RUN.
@@ -140,6 +143,17 @@ def open_model(args: argparse.Namespace) -> "Model":
         )
 
 
+def learned(args: argparse.Namespace, objective: str) -> bool:
+    """Returns True if `weights` is a run with the objective of this name."""
+    from vit_jax.weights import loading
+
+    if not loading.may_be_run(args.weights):
+        return False  # without the imports of a run
+    from vit_jax.inference import dense_run
+
+    return dense_run.learns(args.weights, objective)
+
+
 @contextlib.contextmanager
 def own_words() -> Iterator[None]:
     """Changes messages about a configuration to name the arguments of the command instead."""
@@ -207,6 +221,62 @@ def _writing(out: str) -> Iterator[None]:
         yield
     except OSError as e:
         raise BadInput(f"--out={out} cannot be written: {e.strerror}; give another.") from e
+
+
+def check_unused(args: argparse.Namespace, learned: str, **defaults: object) -> None:
+    """Raises BadInput for an argument without use, unless at its default; `learned`: e.g. masks."""
+    for name, default in defaults.items():
+        if getattr(args, name) != default:
+            raise BadInput(
+                f"--{name} has no use with {args.weights}, which learned {learned}; leave it out."
+            )
+
+
+def check_apart(args: argparse.Namespace, out: Path, what: str) -> None:
+    """Raises BadInput if `out`, for pictures, lies in a folder of images that is given."""
+    for given in args.images:
+        place = Path(given).expanduser()
+        if place.is_dir() and out.is_relative_to(place.resolve()):
+            raise BadInput(
+                f"--out={args.out} lies in {given}, so that the next run would take its {what} for "
+                "images; give a folder elsewhere."
+            )
+
+
+def picture_names(paths: Sequence[str]) -> list[str]:
+    """Returns a name for the picture made of each image: its path below what all share, as PNG.
+
+    Where two images, such as a.jpg and a.png, would have one name, all keep their endings.
+    """
+    parent = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
+    relative = [os.path.relpath(os.path.abspath(path), parent) for path in paths]
+    plain = [f"{os.path.splitext(path)[0]}.png" for path in relative]
+    if len({*plain}) == len({*relative}):
+        return plain
+    return [f"{path}.png" for path in relative]
+
+
+def own_classes(weights: str, names: Sequence[str], data: "Source", advice: str) -> "np.ndarray":
+    """Returns the class of a run for each class of the data, by name; int32 [Y].
+
+    Args:
+      weights: the run.
+      names: the names of its classes.
+      data: the data.
+      advice: what to do about a class that the run does not know.
+
+    Raises:
+      BadInput: the run does not know a class.
+    """
+    import numpy as np
+
+    label = {name: number for number, name in enumerate(names)}
+    if lacking := [name for name in data.classes if name not in label]:
+        raise BadInput(
+            f"{data.spec} has the class {lacking[0]!r}, but {weights} knows only "
+            f"{', '.join(names[:20])}; {advice}."
+        )
+    return np.array([label[name] for name in data.classes], np.int32)
 
 
 def check_all_read(bad: dict[str, str], images: int) -> None:

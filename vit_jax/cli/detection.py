@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vit_jax.cli import arguments, segmentation
+from vit_jax.cli import arguments
 from vit_jax.errors import BadInput
 
 if TYPE_CHECKING:
     from vit_jax.data.formats.boxes import ImageId, Truth
     from vit_jax.data.ops.decode import Decode
-    from vit_jax.data.sources.source import Source
     from vit_jax.data.splits.split import Split
     from vit_jax.inference.detector import Detector
     from vit_jax.reports.detection_page import Detected
@@ -36,13 +35,7 @@ log = logging.getLogger("vit_jax")
 
 def is_detection(args: argparse.Namespace) -> bool:
     """Returns True if `weights` is a run that learned detection."""
-    from vit_jax.weights import loading
-
-    if not loading.may_be_run(args.weights):
-        return False
-    from vit_jax.inference import detector
-
-    return detector.is_detection(args.weights)
+    return arguments.learned(args, "detection")
 
 
 def _open(args: argparse.Namespace) -> "Detector":
@@ -64,12 +57,12 @@ def predict(args: argparse.Namespace) -> int:
     from vit_jax.inference import inputs
     from vit_jax.reports import detection_page
 
-    segmentation.check_unused(args, "boxes", topk=5, names="", heads=0, patch=0)
+    arguments.check_unused(args, "boxes", topk=5, names="", heads=0, patch=0)
     if not args.out.endswith(".json"):
         raise BadInput(f"{args.weights} predicts boxes; give --out=FILE.json for them.")
     out = arguments.writable(args.out)
     pictures = out.with_name(f"{out.stem}_pictures")
-    segmentation.check_apart(args, Path(pictures).expanduser().resolve(), "pictures")
+    arguments.check_apart(args, Path(pictures).expanduser().resolve(), "pictures")
     arguments.writable(str(pictures / "x.png"))
     paths = inputs.image_files(args.images, sys.stdin)
     model = _open(args)
@@ -87,7 +80,7 @@ def predict(args: argparse.Namespace) -> int:
             read.append((path, image))
             yield image
 
-    names = dict(zip(paths, segmentation.picture_names(paths), strict=True))
+    names = dict(zip(paths, arguments.picture_names(paths), strict=True))
     results: list[dict[str, Any]] = []
     with console.bar("images") as progress:
         for done, found in enumerate(model.of_images(images()), 1):
@@ -179,7 +172,7 @@ def evaluate(args: argparse.Namespace) -> "Detected":
     from vit_jax.reports.worst import Worst
 
     unused = {"labels": "", "classes": "all", "names": "", "heads": 0, "patch": 0}
-    segmentation.check_unused(args, "boxes", **unused, merge_tokens=None)
+    arguments.check_unused(args, "boxes", **unused, merge_tokens=None)
     detection.check_installed()
     with arguments.own_words():
         opened = inference.open_data(args.weights, args.data or "", args.data_dir)
@@ -187,7 +180,9 @@ def evaluate(args: argparse.Namespace) -> "Detected":
     for note in opened.notes:
         log.info("data: %s", note)
     model = _open(args)
-    own_class = _own_classes(args.weights, model.names, opened)
+    own_class = arguments.own_classes(
+        args.weights, model.names, opened, "evaluate on data whose classes have these names"
+    )
     objects = detection.Objects(len(model.names))
     waiting: list[tuple[str, np.ndarray, Truth]] = []
 
@@ -210,22 +205,16 @@ def evaluate(args: argparse.Namespace) -> "Detected":
                 worst.add(ap50, functools.partial(detection_page.case, *drawing))
             progress(done, len(split))
     figures = objects.figures()
+    if not figures.counts_K.any():
+        raise BadInput(
+            f"no image of {opened.spec}, split {name}, has a box that counts; give another --split "
+            "or --data."
+        )
     measured = {name: {**figures.coco, detection.VOC: figures.voc}} if not args.data else {}
     return detection_page.Detected(
         args.weights, args.data or opened.spec, name, model.size, model.names, len(objects),
         figures, worst.cases(), summary.verdict(measured, model.expected, model.changed),
     )  # fmt: skip
-
-
-def _own_classes(weights: str, names: Sequence[str], data: "Source") -> np.ndarray:
-    """Returns the class of the run for each class of the data, by name."""
-    label = {name: number for number, name in enumerate(names)}
-    if lacking := [name for name in data.classes if name not in label]:
-        raise BadInput(
-            f"{data.spec} has the class {lacking[0]!r}, but {weights} knows only "
-            f"{', '.join(names[:20])}; evaluate on data whose classes have these names."
-        )
-    return np.array([label[name] for name in data.classes], np.int32)
 
 
 def _examples(

@@ -11,7 +11,7 @@ import functools
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,6 @@ from vit_jax.errors import BadInput
 
 if TYPE_CHECKING:
     from vit_jax.data.ops.decode import Decode
-    from vit_jax.data.sources.source import Source
     from vit_jax.data.splits.split import Split
     from vit_jax.inference.segmenter import Segmenter
     from vit_jax.reports.segmentation_page import Segmented
@@ -45,13 +44,8 @@ def is_segmentation(args: argparse.Namespace) -> bool:
     Raises:
       BadInput: it is not one, and `--whole` is given.
     """
-    from vit_jax.weights import loading
-
-    if loading.may_be_run(args.weights):
-        from vit_jax.inference import segmenter
-
-        if segmenter.is_segmentation(args.weights):
-            return True
+    if arguments.learned(args, "segmentation"):
+        return True
     if args.whole:
         raise BadInput(f"--whole has no use with {args.weights}, which has no masks; leave it out.")
     return False
@@ -62,15 +56,6 @@ def _open(args: argparse.Namespace) -> "Segmenter":
 
     with arguments.own_words():
         return segmenter.open_run(args.weights, arguments.image_size(args), args.whole)
-
-
-def check_unused(args: argparse.Namespace, learned: str, **defaults: object) -> None:
-    """Raises BadInput for an argument that only models of classes have, unless at its default."""
-    for name, default in defaults.items():
-        if getattr(args, name) != default:
-            raise BadInput(
-                f"--{name} has no use with {args.weights}, which learned {learned}; leave it out."
-            )
 
 
 # ---------------------------------------------------------------- predict
@@ -84,11 +69,11 @@ def predict(args: argparse.Namespace) -> int:
     from vit_jax.data.ops.decode import BadImage
     from vit_jax.inference import inputs
 
-    check_unused(args, "masks", topk=5, names="", heads=0, patch=0)
+    arguments.check_unused(args, "masks", topk=5, names="", heads=0, patch=0)
     if not args.out:
         raise BadInput(f"{args.weights} predicts masks; give --out=FOLDER for them.")
     out = Path(args.out).expanduser().resolve()
-    check_apart(args, out, "masks")
+    arguments.check_apart(args, out, "masks")
     folder = arguments.writable(os.path.join(args.out, "classes.txt")).parent
     paths = inputs.image_files(args.images, sys.stdin)
     model = _open(args)
@@ -106,7 +91,7 @@ def predict(args: argparse.Namespace) -> int:
             read.append((path, image))
             yield image
 
-    names = dict(zip(paths, picture_names(paths), strict=True))
+    names = dict(zip(paths, arguments.picture_names(paths), strict=True))
     with console.bar("images") as progress:
         for done, mask in enumerate(model.of_images(images()), 1):
             path, image = read.pop(0)
@@ -128,30 +113,6 @@ def predict(args: argparse.Namespace) -> int:
     return 0
 
 
-def check_apart(args: argparse.Namespace, out: Path, what: str) -> None:
-    """Raises BadInput if `out`, for pictures, lies in a folder of images that is given."""
-    for given in args.images:
-        place = Path(given).expanduser()
-        if place.is_dir() and out.is_relative_to(place.resolve()):
-            raise BadInput(
-                f"--out={args.out} lies in {given}, so that the next run would take its {what} for "
-                "images; give a folder elsewhere."
-            )
-
-
-def picture_names(paths: Sequence[str]) -> list[str]:
-    """Returns a name for the picture made of each image: its path below what all share, as PNG.
-
-    Where two images, such as a.jpg and a.png, would have one name, all keep their endings.
-    """
-    parent = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
-    relative = [os.path.relpath(os.path.abspath(path), parent) for path in paths]
-    plain = [f"{os.path.splitext(path)[0]}.png" for path in relative]
-    if len({*plain}) == len({*relative}):
-        return plain
-    return [f"{path}.png" for path in relative]
-
-
 # ---------------------------------------------------------------- evaluate
 
 
@@ -166,12 +127,15 @@ def evaluate(args: argparse.Namespace) -> "Segmented":
     from vit_jax.reports.worst import Worst
 
     unused = {"labels": "", "classes": "all", "names": "", "heads": 0, "patch": 0}
-    check_unused(args, "masks", **unused, merge_tokens=None)
+    arguments.check_unused(args, "masks", **unused, merge_tokens=None)
     with arguments.own_words():
         opened = inference.open_data(args.weights, args.data or "", args.data_dir)
         name, split = inference.choose_split(opened, args.split)
     model = _open(args)
-    own_class = _own_classes(args.weights, model.names, opened)
+    own_class = arguments.own_classes(
+        args.weights, model.names, opened, "name such pixels void in the file of classes"
+    )
+    own_class = np.append(own_class, np.int32(-1))  # at -1: no class
     palette, pixels = colours.palette(len(model.names)), Pixels(len(model.names))
     waiting: list[tuple[str, np.ndarray, np.ndarray]] = []
 
@@ -202,17 +166,6 @@ def evaluate(args: argparse.Namespace) -> "Segmented":
         model.size, model.names, pixels, worst.cases(),
         summary.verdict(measured, model.expected, model.changed),
     )  # fmt: skip
-
-
-def _own_classes(weights: str, names: tuple[str, ...], data: "Source") -> np.ndarray:
-    """Returns the class of the run for each class of the data, and last -1 for no class."""
-    label = {name: number for number, name in enumerate(names)}
-    if lacking := [name for name in data.classes if name not in label]:
-        raise BadInput(
-            f"{data.spec} has the class {lacking[0]!r}, but {weights} knows only "
-            f"{', '.join(names[:20])}; name such pixels void in the file of classes."
-        )
-    return np.array([*map(label.__getitem__, data.classes), -1], np.int32)
 
 
 def _examples(

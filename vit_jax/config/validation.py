@@ -27,7 +27,7 @@ _TAKEN = (
 )  # names of other metrics and keys of results
 # All metrics of the built-in evaluations; other metrics come from a user's own evaluator.
 MEASURED = re.compile(
-    r"top1|top5|miou|pixel_accuracy|loss|examples|mce|mean_error|error_\w+|zero_shot|"
+    r"top1|top5|miou|pixel_accuracy|ap50|loss|examples|mce|mean_error|error_\w+|zero_shot|"
     r"((knn|probe)_)?(\d+|all)shot"
 )
 

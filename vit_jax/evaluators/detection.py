@@ -17,6 +17,7 @@ import numpy as np
 
 from vit_jax.data.formats.boxes import ImageId, Truth
 from vit_jax.errors import BadInput
+from vit_jax.step import average_precision
 from vit_jax.step.detection import Detections
 
 # COCO's twelve figures, in the order of `COCOeval.summarize`.
@@ -72,7 +73,7 @@ class Objects:
     def add(self, truth: Truth, found: Detections) -> float:
         """Keeps an image; returns the mean AP50 of its own classes, for lists of the worst.
 
-        That is 0 if detections are all there is, and nan if there is nothing.
+        Where no true box counts, that is 0 with a wrong detection, and nan without one.
 
         Raises:
           BadInput: another image has its id.
@@ -80,9 +81,12 @@ class Objects:
         if truth.id in self._images:
             raise BadInput(f"two images are called {truth.id}; an evaluation counts each once.")
         self._images[truth.id] = truth, found
-        own = voc_ap50([(truth, found)], self._classes)
-        only_found = len(found.scores) and truth.ignored.all()
-        return 0.0 if only_found else mean(own)
+        labels = np.union1d(truth.classes, found.classes).tolist()
+        own = np.array([_voc_class([(truth, found)], label) for label in labels])
+        if not np.isnan(own).all():
+            return mean(own)
+        wrong = any((_marked(truth, found, label)[1] == 0).any() for label in labels)
+        return 0.0 if wrong else math.nan
 
     def figures(self) -> Figures:
         """Returns the figures of all images."""
@@ -210,8 +214,8 @@ def voc_ap50(images: Sequence[tuple[Truth, Detections]], classes: int) -> np.nda
 
     It is the area under the precision-recall curve, whose precision is made to fall. A detection
     belongs to the true box that it overlaps most, and is right if that is half or more; a second
-    one of the same box is wrong. Difficult objects and crowd regions, and what belongs to them, do
-    not count. A class without true boxes has nan.
+    one of the same box is wrong. Difficult objects, crowd regions and boxes without area, and what
+    belongs to them, do not count. A class without true boxes has nan.
     """
     return np.array([_voc_class(images, label) for label in range(classes)])
 
@@ -219,14 +223,11 @@ def voc_ap50(images: Sequence[tuple[Truth, Detections]], classes: int) -> np.nda
 def _voc_class(images: Sequence[tuple[Truth, Detections]], label: int) -> float:
     scores, right, total = list[np.ndarray](), list[np.ndarray](), 0
     for truth, found in images:
-        true, chosen = truth.classes == label, found.classes == label
-        total += int((true & ~truth.ignored).sum())
-        if chosen.any():
-            order = np.argsort(-found.scores[chosen], kind="stable")
-            boxes_N4 = found.boxes[chosen][order]
-            verdicts = _verdicts(boxes_N4, truth.boxes[true], truth.ignored[true])
-            scores.append(found.scores[chosen][order][verdicts >= 0])
-            right.append(verdicts[verdicts >= 0])
+        total += int(((truth.classes == label) & ~_ignored(truth)).sum())
+        if label in found.classes:
+            scores_N, verdicts_N = _marked(truth, found, label)
+            scores.append(scores_N[verdicts_N >= 0])
+            right.append(verdicts_N[verdicts_N >= 0])
     if not total:
         return math.nan
     if not scores:
@@ -239,12 +240,26 @@ def _voc_class(images: Sequence[tuple[Truth, Detections]], label: int) -> float:
     return float((np.diff(recall, prepend=0) * falling).sum())
 
 
+def _ignored(truth: Truth) -> np.ndarray:
+    """Returns True for what does not count, also boxes without area; bool [M]."""
+    return truth.ignored | (truth.boxes[:, 2:] <= truth.boxes[:, :2]).any(axis=1)
+
+
+def _marked(truth: Truth, found: Detections, label: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns scores and verdicts, see `_verdicts`, of a class in an image, the surest first."""
+    true, chosen = truth.classes == label, found.classes == label
+    order = np.argsort(-found.scores[chosen], kind="stable")
+    boxes_N4 = found.boxes[chosen][order]
+    verdicts = _verdicts(boxes_N4, truth.boxes[true], _ignored(truth)[true])
+    return found.scores[chosen][order], verdicts
+
+
 def _verdicts(boxes_N4: np.ndarray, true_M4: np.ndarray, ignored_M: np.ndarray) -> np.ndarray:
     """Returns 1 for right, 0 for wrong, -1 for what does not count; the surest come first."""
     verdicts = np.zeros(len(boxes_N4), int)
     if not len(true_M4):
         return verdicts
-    overlap_NM = iou(boxes_N4, true_M4)
+    overlap_NM = average_precision.iou(boxes_N4, true_M4)
     taken = np.zeros(len(true_M4), bool)
     for number, (best, share) in enumerate(
         zip(overlap_NM.argmax(axis=1), overlap_NM.max(axis=1), strict=True)
@@ -254,12 +269,3 @@ def _verdicts(boxes_N4: np.ndarray, true_M4: np.ndarray, ignored_M: np.ndarray) 
         verdicts[number] = -1 if ignored_M[best] else int(not taken[best])
         taken[best] = True
     return verdicts
-
-
-def iou(boxes_N4: np.ndarray, others_M4: np.ndarray) -> np.ndarray:
-    """Returns the intersection over union of boxes with others, float64 [N, M]."""
-    a, b = boxes_N4.astype(np.float64)[:, None], others_M4.astype(np.float64)
-    sides = np.minimum(a[..., 2:], b[:, 2:]) - np.maximum(a[..., :2], b[:, :2])
-    common = np.prod(np.maximum(sides, 0), axis=-1)
-    areas = [np.prod(one[..., 2:] - one[..., :2], axis=-1) for one in (a, b)]
-    return common / np.maximum(areas[0] + areas[1] - common, np.finfo(np.float64).tiny)

@@ -19,14 +19,15 @@ import numpy as np
 
 from vit_jax import sharding
 from vit_jax.config import sections
-from vit_jax.data.numpy_ops import resize
+from vit_jax.data.numpy_ops import resize, scale
 from vit_jax.data.ops import decode
-from vit_jax.data.ops.scale import FILL
+from vit_jax.data.ops import scale as ops
 from vit_jax.inference import dense_run
 from vit_jax.step.detection import Detections
 
 Step = Callable[[Any, jax.Array], tuple[jax.Array, jax.Array, jax.Array]]
 EACH = 4  # images in a batch on each device
+_NOTHING_DRAWN = (0, 0)  # the seed of ops that draw nothing
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,18 +79,15 @@ class Detector:
     def _of_batch(self, images: tuple[np.ndarray, ...], count: int) -> Iterator[Detections]:
         given, scales = [], []
         for image in images:
-            ratio = self._ratio(image)
-            rows, columns = (max(1, round(side * ratio)) for side in image.shape[:2])
-            resized = resize.resized(image, rows, columns, antialias=True)
-            lacking = self.size[0] - rows, self.size[1] - columns
-            widths = ((0, lacking[0]), (0, lacking[1]), (0, 0))
-            given.append(np.pad(resized, widths, constant_values=FILL))
+            resized = scale.resize_inside(ops.ResizeInside(self.size), image, _NOTHING_DRAWN)
+            given.append(scale.pad(ops.Pad(self.size), resized, _NOTHING_DRAWN))
+            rows, columns = resized.shape[:2]
             scales.append((image.shape[1] / columns, image.shape[0] / rows))
         pixels = np.pad(np.stack(given), ((0, count - len(given)), *[(0, 0)] * 3))
         placed = jax.device_put(pixels, self.rules.sharding(("act_batch",), (count,)))
         found = jax.device_get(self.step(self.params, placed))
-        for image, scale, *rows in zip(images, scales, *found, strict=False):
-            yield _of_image(image, scale, *rows)
+        for image, times, *rows in zip(images, scales, *found, strict=False):
+            yield _of_image(image, times, *rows)
 
 
 def _of_image(
@@ -103,13 +101,8 @@ def _of_image(
     return Detections(boxes[there], scores[there], classes[there])
 
 
-def is_detection(text: str) -> bool:
-    """Returns True if FILE_OR_RUN is a run whose objective is detection."""
-    return dense_run.learns(text, "detection")
-
-
 def open_run(text: str, image_size: tuple[int, int] | None = None) -> Detector:
-    """Loads a run for which `is_detection` is true, onto all devices of this process.
+    """Loads a run that learned detection onto all devices of this process.
 
     Args:
       text: WORKDIR, WORKDIR@best or WORKDIR@STEP.

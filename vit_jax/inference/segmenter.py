@@ -197,15 +197,10 @@ def _mixed(a: np.ndarray, b: np.ndarray, share: np.ndarray) -> np.ndarray:
 # ---------------------------------------------------------------- runs
 
 
-def is_segmentation(text: str) -> bool:
-    """Returns True if FILE_OR_RUN is a run whose objective is segmentation."""
-    return dense_run.learns(text, "segmentation")
-
-
 def open_run(
     text: str, image_size: tuple[int, int] | None = None, whole: bool = False
 ) -> Segmenter:
-    """Loads a run for which `is_segmentation` is true, onto all devices of this process.
+    """Loads a run that learned segmentation onto all devices of this process.
 
     Args:
       text: WORKDIR, WORKDIR@best or WORKDIR@STEP.

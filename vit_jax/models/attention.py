@@ -30,6 +30,7 @@ from vit_jax.sharding import Rules, constrain
 # others never hold all scores in memory (flash attention, arXiv:2205.14135), but for `xla`: `cudnn`
 # and `xla` call jax.nn.dot_product_attention, `splash` calls jax's Pallas kernel for TPUs.
 Path = Literal["plain", "memory_efficient", "packed", "splash", "xla", "cudnn"]
+_WITH_WEIGHTS = ("plain", "memory_efficient")  # paths that can show weights and take a bias
 
 _BLOCK = 512  # tokens that splash attention computes at once
 
@@ -248,7 +249,8 @@ class Attention(nn.Module):
             project(memory_BMD, name).astype(factors(self.dtype)) for name in ("key", "value")
         )
         # With windows, whoever asks for the weights gets all pairs, with zeros between windows.
-        if extras.windows is None or self.is_mutable_collection("intermediates"):
+        shown = self.path in _WITH_WEIGHTS and self.is_mutable_collection("intermediates")
+        if extras.windows is None or shown:
             mixed_BLNK = self._mixed(query_BLNK, key_BMNK, value_BMNK, key, bias_BM)
         else:
             mixed_BLNK = attended(
@@ -270,7 +272,7 @@ class Attention(nn.Module):
         bias_BM: jax.Array | None,
     ) -> jax.Array:
         """Returns the values that each query mixes, [B, L, N, K], by the code path."""
-        if self.path in ("plain", "memory_efficient"):
+        if self.path in _WITH_WEIGHTS:
             return self._plain(query_BLNK, key_BMNK, value_BMNK, key, bias_BM)
         relative = self.relative or self.extras.offsets is not None
         assert not not_fused(dropout=self.dropout, relative=relative)

@@ -108,7 +108,7 @@ class Fcos(nn.Module):
             logs = jnp.minimum(scales[number] * last["sides"](of_box), _MOST)
             sides = self.strides[number] * jnp.exp(logs)
             parts = last["classify"](of_class), sides, last["centre"](of_box)
-            found.append([x.reshape(len(x), -1, x.shape[-1]) for x in parts])
+            found.append([x.reshape(x.shape[0], -1, x.shape[-1]) for x in parts])
         logits, sides, centre = (jnp.concatenate(x, axis=1) for x in zip(*found, strict=True))
         return Found(logits, sides, centre[..., 0])
 

@@ -10,6 +10,7 @@ batch, h w grid, D features, E width of the pyramid. Start from `Pyramid`.
 """
 
 import math
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -31,15 +32,17 @@ AXES: Axes = {
 def strides(pixels: int) -> tuple[int, ...]:
     """Returns the strides of levels from 6 pixels on, e.g. FCOS's 8, 16, 32, 64, 128.
 
+    The finest of an odd side is that side, since half of it is no whole number of pixels.
+
     Args:
       pixels: pixels per position of the map.
     """
-    finest = pixels * 1.0
-    while finest / 2 >= max(_FROM, pixels / FINEST):
-        finest /= 2
+    finest = pixels
+    while finest % 2 == 0 and finest // 2 >= max(_FROM, pixels / FINEST):
+        finest //= 2
     while finest < _FROM:
         finest *= 2
-    return tuple(round(finest * 2**n) for n in range(_COUNT))
+    return tuple(finest * 2**n for n in range(_COUNT))
 
 
 def fits(stride: int, pixels: int) -> bool:
@@ -85,7 +88,9 @@ class Pyramid(nn.Module):
                     features >> (up + 1), (2, 2), (2, 2), name=f"{name}_up_{up}"
                 )(x)  # fmt: skip
         elif (coarser := self.strides[number] // self.pixels) > 1:
-            x = nn.max_pool(x, (coarser, coarser), (coarser, coarser), "SAME")
+            window = coarser, coarser
+            beyond: Any = [(0, -side % coarser) for side in x.shape[1:3]]  # as in `fcos.places`
+            x = nn.max_pool(x, window, window, beyond)
         x = nn.Conv(self.width, (1, 1), use_bias=False, name=f"{name}_narrow")(x)
         x = _norm(f"{name}_narrow_norm")(x)
         x = nn.Conv(self.width, (3, 3), use_bias=False, name=f"{name}_smooth")(x)

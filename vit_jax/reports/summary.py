@@ -57,10 +57,10 @@ def _columns(measured: Iterable[str]) -> list[str]:
     return sorted(filter(re.compile(r"(?!mean_error$|error_)").match, measured), key=_place)
 
 
-_TITLES = {"top1": "top-1", "top5": "top-5", "mce": "mCE", "miou": "mIoU"}
+_TITLES = {"top1": "top-1", "top5": "top-5", "mce": "mCE", "miou": "mIoU", "ap50": "AP50"}
 _TITLES["pixel_accuracy"] = "pixel accuracy"
-_ORDER = ("top1", "top5", "miou", "pixel_accuracy", "loss", "shot", "examples", "mce", "own")
-_ORDER += ("step",)
+_ORDER = ("top1", "top5", "miou", "pixel_accuracy", "ap50", "loss", "shot", "examples", "mce")
+_ORDER += ("own", "step")
 
 
 def tables(

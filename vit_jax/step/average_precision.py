@@ -7,6 +7,7 @@ It is COCO's for data without crowd regions: the mean over classes that occur of
 101 recalls, of at most 100 detections an image. Start from `ap50`.
 """
 
+import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -34,7 +35,7 @@ class Image(NamedTuple):
 
 
 def ap50(images: Iterable[Image], classes: int) -> float:
-    """Returns AP50; 0 if no object occurs. Detections with a score of 0 do not count."""
+    """Returns AP50; nan if no object occurs. Detections with a score of 0 do not count."""
     scores = [list[np.ndarray]() for _ in range(classes)]
     right = [list[np.ndarray]() for _ in range(classes)]
     objects = np.zeros(classes, int)
@@ -52,17 +53,12 @@ def ap50(images: Iterable[Image], classes: int) -> float:
         for s, r, n in zip(scores, right, objects, strict=True)
         if n
     ]
-    return float(np.mean(values)) if values else 0.0
+    return float(np.mean(values)) if values else math.nan
 
 
 def _matched(boxes: np.ndarray, true: np.ndarray) -> np.ndarray:
     """Returns True for boxes, the best first, that find an object which none before them found."""
-    begin = np.maximum(boxes[:, None, :2], true[None, :, :2])
-    end = np.minimum(boxes[:, None, 2:], true[None, :, 2:])
-    both = np.prod(np.maximum(end - begin, 0), axis=-1)
-    areas = [np.prod(np.maximum(x[:, 2:] - x[:, :2], 0), axis=-1) for x in (boxes, true)]
-    union = areas[0][:, None] + areas[1][None] - both
-    ious = both / np.where(union > 0, union, 1)
+    ious = iou(boxes, true)
     found, free = np.zeros(len(boxes), bool), np.ones(len(true), bool)
     for number in range(len(boxes) if len(true) else 0):
         row = np.where(free, ious[number], 0)
@@ -70,6 +66,16 @@ def _matched(boxes: np.ndarray, true: np.ndarray) -> np.ndarray:
         if row[best] >= _OVERLAP:
             found[number], free[best] = True, False
     return found
+
+
+def iou(boxes_N4: np.ndarray, others_M4: np.ndarray) -> np.ndarray:
+    """Returns the intersection over union of boxes with others, float64 [N, M]."""
+    a, b = np.asarray(boxes_N4, np.float64)[:, None], np.asarray(others_M4, np.float64)
+    sides = np.minimum(a[..., 2:], b[:, 2:]) - np.maximum(a[..., :2], b[:, :2])
+    common = np.prod(np.maximum(sides, 0), axis=-1)
+    areas = [np.prod(np.maximum(x[..., 2:] - x[..., :2], 0), axis=-1) for x in (a, b)]
+    union = areas[0] + areas[1] - common
+    return common / np.where(union > 0, union, 1)
 
 
 def _precision(scores: np.ndarray, right: np.ndarray, objects: int) -> float:

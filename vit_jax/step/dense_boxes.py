@@ -139,8 +139,8 @@ def detections(
         classes, start, best = scores_LY.shape[1], 0, []
         for count in places.counts:
             flat = scores_LY[start : start + count].reshape(-1)
-            scores, at = jax.lax.top_k(flat, min(_CANDIDATES, len(flat)))
-            best.append((scores, start + at // classes, at % classes))
+            at = jnp.argsort(-flat)[:_CANDIDATES]  # TensorFlow does not read top_k in an export
+            best.append((flat[at], start + at // classes, at % classes))
             start += count
         scores_K, place_K, class_K = (jnp.concatenate(x) for x in zip(*best, strict=True))
         boxes_K4 = boxes_L4[place_K]

@@ -10,6 +10,7 @@ image, M boxes, L positions of all levels, K candidates, N detections, Y classes
 """
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
@@ -156,6 +157,11 @@ class Detection(Objective):
         _, height, width, _ = images.shape
         return dense_boxes.detections(found, self.places(height, width), (height, width))
 
+    def exported(self, network: Network, params: PyTree, images: jax.Array) -> dict[str, jax.Array]:
+        """Returns `boxes`, `scores` and `classes`, see `detect`."""
+        boxes, scores, classes = self.detect(network, params, images)
+        return {"boxes": boxes, "scores": scores, "classes": classes}
+
     # ------------------------------------------------------------ a training step
 
     def draw(self, batch: Batch, key: jax.Array) -> tuple[Batch, PyTree]:
@@ -210,7 +216,10 @@ class Detection(Objective):
         }
 
     def total(self, batches: Iterable[Mapping[str, Any]]) -> dict[str, float | int]:
-        """Returns AP50 at the size of training, and the loss of all batches as if they were one."""
+        """Returns AP50 at the size of training, and the loss of all batches as if they were one.
+
+        Without a true box there is no AP50, so that no step can be the best for one.
+        """
         batches = list(batches)
         names = {*_DIVIDED_BY, *_DIVIDED_BY.values(), "examples"}
         sums = {n: sum(np.asarray(b[n], np.float64) for b in batches) for n in names}
@@ -220,8 +229,9 @@ class Detection(Objective):
             for batch in batches
             for rows in zip(*(batch[n] for n in _OF_AN_IMAGE), strict=True)
         )
+        ap50 = average_precision.ap50(images, self.classes)
         return {
-            "ap50": average_precision.ap50(images, self.classes),
+            **({} if math.isnan(ap50) else {"ap50": ap50}),
             "loss": float(loss),
             "examples": int(sums["examples"]),
         }

@@ -19,6 +19,7 @@ from vit_jax.cli.main import main
 from vit_jax.data.formats import coco_file, voc_file, yolo_file
 from vit_jax.data.formats.polygons import crosses_itself
 from vit_jax.data.ops import chain
+from vit_jax.data.ops.decode import BadImage
 from vit_jax.data.pipeline.pipeline import Pipeline
 from vit_jax.data.tensorflow import tf
 from vit_jax.errors import BadInput
@@ -188,7 +189,6 @@ def test_check_lists_what_is_wrong_in_coco(tmp_path, capsys):
         (str(file), "there is no category 8"),
         (str(file), "there is no image 999"),
         ("annotation 1", "another has this id"),
-        ("annotation 905", "crosses itself, at the edge from ("),
         ("train/0000.png", "its boxes are for 7 x"),
         ("train/0000.png", "box 5 (disc) from (5, 5) to (5, 9) has no area"),
         ("train/0000.png", "box 6 (disc) from (30, 30) to (90, 40) is outside the image of"),
@@ -196,6 +196,10 @@ def test_check_lists_what_is_wrong_in_coco(tmp_path, capsys):
     assert len(found) == len(expected)
     for file_part, reason in expected:
         assert any(file_part in a and reason in b for a, b in found), (file_part, reason)
+    assert main(["data", "check", f"coco:{file}"]) == 2
+    shown = capsys.readouterr().out
+    assert "1 notes on polygons" in shown
+    assert "annotation 905: its polygon crosses itself" in shown
     notes = " ".join(opened(f"coco:{file}").notes)
     assert "1 boxes left out, whose category is not listed, first: " in notes
 
@@ -226,6 +230,9 @@ def test_check_lists_what_is_wrong_in_coco(tmp_path, capsys):
         ('{"images": [], "annotations": [], "categories": [{"id": 1, "name": "a"}]}', "no images"),
         ('{"images": [], "annotations": [], "categories": [{"id": 1, "name": "a"}, '
          '{"id": 1, "name": "b"}]}', "two categories"),
+        ('{"images": [], "annotations": [{"image_id": 1, "category_id": 1, "bbox": [0, 0, 1, 1]}, '
+         '{"image_id": 1, "category_id": 2, "bbox": [0, 0, 1, 1]}], "categories": '
+         '[{"id": 1, "name": "a"}, {"id": 2, "name": "a"}]}', "1 and 2 have one name, 'a'"),
         ('{"annotations": [{"image_id": 1, "file_name": "a", "segments_info": []}]}', "panoptic"),
         ("\0", "expected COCO's instances"),
     ],
@@ -278,6 +285,45 @@ def test_hostile_values_in_coco(tmp_path_factory, where, value, polygons):
     assert np.isfinite(read.content.boxes).all()
 
 
+@pytest.mark.parametrize("unused", [0, 2])
+def test_category_that_no_annotation_uses_may_have_the_name_of_another(tmp_path, unused):
+    path = tmp_path / "x.json"
+    own, other = {"id": 1, "name": "a"}, {"id": unused, "name": "a"}
+    path.write_text(json.dumps(GOOD | {"categories": [other, own]}))
+    assert coco_file.read(path).categories == {1: "a"}
+    path.write_text(json.dumps(GOOD | {"categories": [other, own], "annotations": []}))
+    assert coco_file.read(path).categories == {1: "a"}
+
+
+def test_numbers_of_annotations(tmp_path):
+    def read(**changes):
+        path = tmp_path / "x.json"
+        path.write_text(json.dumps(GOOD | {"annotations": [GOOD["annotations"][0] | changes]}))
+        return coco_file.read(path).content
+
+    content = read(area=None, bbox=[1, 2, 3, 4], image_id=1.0, category_id=1.0)
+    assert (content.areas.tolist(), content.rows.tolist()) == ([12.0], [0])
+    for changes, part in (
+        ({"image_id": 1.5}, "its image_id is 1.5"),
+        ({"category_id": True}, "its category_id is true"),
+        ({"bbox": [0, 0, 1e308, 1e308]}, "its bbox is [0, 0, 1e+308"),
+        ({"area": "x"}, 'its area "x"'),
+    ):
+        (problem,) = read(**changes).problems
+        assert part in problem.reason
+
+
+def test_names_of_files_may_be_whole_paths(tmp_path):
+    root = boxed.coco(tmp_path / "data", (("train", 2),))
+    (root / "train").rename(tmp_path / "elsewhere")
+    file = root / "annotations/instances_train.json"
+    edited(file, images=lambda given: [
+        one | {"file_name": f"{tmp_path}/elsewhere/{one['file_name']}"} for one in given
+    ])  # fmt: skip
+    source = opened(f"coco:{file}")
+    assert source.splits["train"].numpy_reader()(0)["image"].read()
+
+
 @pytest.mark.parametrize(
     "segmentation", ["[[1, 2.5e3, -3]]", "[]", '{"counts": [3], "size": [1]}', '"["']
 )
@@ -311,6 +357,20 @@ def test_polygons_are_left_out_of_the_text_without_harm(tmp_path, segmentation, 
 def test_polygons_that_cross_themselves(polygon, reason):
     assert crosses_itself(polygon).startswith(reason)
     assert bool(crosses_itself(polygon)) == bool(reason)
+
+
+def test_polygons_are_notes_and_no_errors(tmp_path, capsys):
+    root = boxed.coco(tmp_path / "data", (("train", 2),))
+    file = root / "annotations/instances_train.json"
+    star = [10, 0, 16, 20, 0, 8, 20, 8, 4, 20]
+    rows = [boxed.annotation(900 + n, 101, 3, [0, 0, 9, 9], segmentation=[polygon])
+            for n, polygon in enumerate((star, [*range(10_000)]))]  # fmt: skip
+    edited(file, annotations=lambda given: [*given, *rows])
+    assert main(["data", "check", f"coco:{file}", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["bad"] == []
+    assert ["crosses itself" in report["notes"][0]["reason"],
+            "checked up to 4,096" in report["notes"][1]["reason"]] == [True, True]  # fmt: skip
 
 
 def test_long_polygon_crosses_itself_once():
@@ -525,7 +585,7 @@ def test_check_counts_boxes_and_mixtures_have_them(tmp_path, capsys):
     assert sum(len(true.boxes) for true in found) == 2 * total
 
 
-def test_mixtures_keep_crowds_areas_and_sides(tmp_path, capsys):
+def test_mixtures_keep_crowds_areas_and_sides(tmp_path):
     """The second part lacks the first class of the first, so its classes have other numbers."""
     specs = []
     for place in ("a", "b"):
@@ -546,10 +606,10 @@ def test_mixtures_keep_crowds_areas_and_sides(tmp_path, capsys):
     assert [found[k].ignored.sum() for k in (0, 3)] == [1, 1]
     names = [[mixed.classes[label] for label in found[k].classes] for k in (0, 3)]
     assert names[1] == [name + "s" for name in names[0]]
-    Image.new("RGB", (9, 9)).save(tmp_path / "a.png")
-    (tmp_path / "c/train/x").mkdir(parents=True)
-    (tmp_path / "a.png").rename(tmp_path / "c/train/x/a.png")
-    assert checked(capsys, f"mix:{specs[0]},1*folder:{tmp_path}/c") == []
+    for folder in ("c/train/x", "c/train/y"):
+        (tmp_path / folder).mkdir(parents=True)
+        Image.new("RGB", (9, 9)).save(tmp_path / folder / "a.png")
+    assert not opened(f"mix:{specs[0]},1*folder:{tmp_path}/c").splits["train"].has_boxes()
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -562,7 +622,7 @@ def test_images_of_another_size_than_their_boxes_are_not_trained_on(tmp_path, tu
         images=lambda given: [given[0] | stated, *given[1:]],
     )
     read = opened(f"coco:{root}").splits["train"].fields_reader()
-    with pytest.raises(tf.errors.OpError) as caught:
+    with pytest.raises(BadImage) as caught:
         read(tf.constant(0, tf.int64))
     sides = f"{rows} x {columns}" if turned else f"7 x {rows}"
     said = f"the image has {columns} x {rows} pixels, its boxes are for {sides}"

@@ -5,7 +5,7 @@
 
     vit_jax train --config=configs/detect.py --workdir=runs/det
         --config.data.source=coco:/path/to/instances_train.json --config.init=FILE_OR_RUN
-    vit_jax predict runs/det IMAGES --out=FOLDER
+    vit_jax predict runs/det IMAGES --out=FILE.json
     vit_jax evaluate runs/det
 
     backbone  full: the whole backbone learns; frozen: only pyramid and head; lora: low-rank
@@ -13,6 +13,7 @@
     model     a variant, or auto: that of init
     size      side of a training image, or ROWSxCOLUMNS (256; with dataset, the paper's)
     dataset   coco | voc: settings of ViTDet (arXiv:2203.16527); the source is still yours to give
+    standin   true: noise of the size of COCO, for plans and a first step on any machine
 
 Without dataset, inferred, not from a paper: AdamW at 5e-4, batch 8, 60 epochs, and a small head
 (96 channels, two convolutions) on strides of 8, 16 and 32. Without init the model is a Ti/8.
@@ -41,7 +42,9 @@ _VITDET = {"B": (0.7, 0.1, 100), "L": (0.8, 0.4, 100), "H": (0.9, 0.5, 75)}
 
 def get_config(arg=None):
     """Returns the configuration; the module describes the arguments."""
-    args = parse_args(arg, backbone="full", model="auto", size="", dataset="")
+    args = parse_args(arg, backbone="full", model="auto", size="", dataset="", standin=False)
+    if args.standin and args.dataset != "coco":
+        raise BadInput("standin=true is noise in place of COCO; give dataset=coco.")
     if args.dataset and args.dataset not in _DATASETS:
         raise unknown("dataset of detect.py", args.dataset, _DATASETS)
     if args.backbone not in _BACKBONES:
@@ -86,7 +89,12 @@ def _as_vitdet(config, args):
     config.objective = "detection"
     config.data.image_size = args.size or "1024"
     config.data.train_ops = "decode|scale_jitter({size}, smallest=0.1, largest=2.0)|flip_lr"
-    config.data.val_percent = 0
+    if args.standin:
+        config.data.source = "synthetic:coco"
+    config.data.val_percent = 0  # ViTDet trains on all of train
+    config.evals.test.every = "10 percent"
+    with config.evals.unlocked():
+        del config.evals["val"]
     config.model.pool = "gap"
     config.model.window = 14
     config.model.drop_path = depth

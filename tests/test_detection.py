@@ -471,6 +471,10 @@ def test_recipe_trains_as_vitdet(model, decay, depth, epochs):
     falls = [float(drop.split()[0]) * 184375 / 100 for drop in config.schedule.step.drops]
     np.testing.assert_allclose(falls, [163889, 177546], atol=25)
     assert config.expected.metric == ""
+    assert (config.data.val_percent, {*config.evals}) == (0, {"test"})
+    assert config.evals["test"].every == "10 percent"
+    standin = config_lib.load(f"vit_jax:detect:dataset=coco,model={model},standin=true", [])
+    assert standin.data.source == "synthetic:coco"
     objective = objectives.make(config, cfg).of_model(cfg)
     assert (objective.width, objective.depth, objective.classes) == (256, 4, 80)
     assert sum(objective.places(1024, 1024).counts) == 21824
@@ -481,6 +485,8 @@ def test_recipe_trains_as_vitdet(model, decay, depth, epochs):
     [
         ("dataset=lvis", "lvis.*coco"),
         ("backbone=half", "half.*frozen"),
+        ("standin=true", "give dataset=coco"),
+        ("dataset=voc,model=B/16,standin=true", "give dataset=coco"),
         ("dataset=coco", "model=auto; give one of ViTDet"),
         ("dataset=voc,model=S/16", "model=S/16; give one of ViTDet"),
     ],

@@ -147,8 +147,12 @@ def _tfds_bbox():
     return tfds_source._tfds().features.BBox
 
 
-@pytest.mark.parametrize("file_format", FORMATS)
-def test_objects_are_boxes_in_pixels(tmp_path, file_format):
+@pytest.mark.parametrize(
+    "file_format, name, first",
+    [*((file_format, "tiny_pics", 0) for file_format in FORMATS), (FORMATS[0], "voc", 1)],
+)
+def test_objects_are_boxes_in_pixels(tmp_path, monkeypatch, file_format, name, first):
+    """TFDS's voc counts left and top from 1, like the files of Pascal VOC."""
     kinds = tfds_source._tfds().features
     features = {
         "image": kinds.Image(shape=(None, None, 3), encoding_format="png"),
@@ -160,6 +164,14 @@ def test_objects_are_boxes_in_pixels(tmp_path, file_format):
     }  # fmt: skip
     fillers = {"image/id": lambda i: 1000 + i, "objects": objects}
     folder = prepare(tmp_path, file_format=file_format, features=features, fillers=fillers)
+    open_builder = tfds_source.open_builder
+
+    def named(*args):
+        builder = open_builder(*args)
+        builder.name = name
+        return builder
+
+    monkeypatch.setattr(tfds_source, "open_builder", named)
     source = opened(folder)
     assert source.classes == ("cat", "dog")
     assert {name: len(split) for name, split in source.splits.items()} == {
@@ -173,8 +185,9 @@ def test_objects_are_boxes_in_pixels(tmp_path, file_format):
         rows, columns = image(i, "PNG")[16:24][7], image(i, "PNG")[16:24][3]
         assert own["image"].numpy() == image(i, "PNG")
         assert true.sides == (rows, columns)
-        expected = [0, rows / 4, columns / 2, rows]
+        expected = np.array([-first, rows / 4 - first, columns / 2, rows])
         np.testing.assert_allclose(true.boxes, np.tile(expected, (i % 4, 1)))
+        expected = np.maximum(expected, 0)  # clipped to the image
         assert true.classes.tolist() == [(i + n) % 2 for n in range(i % 4)]
         assert true.ignored.tolist() == [n == 1 for n in range(i % 4)]
         assert true.areas.tolist() == [7.0] * (i % 4)

@@ -136,7 +136,12 @@ def _coco_ids(
             number_of, known = coco.coco_ids(spec)
         except BadInput as e:
             log.warning("the categories are numbered from 1, not as in the data: %s", e)
-    categories = [number_of.get(name, label) for label, name in enumerate(names, 1)]
+    lacking = [name for name in names if name not in number_of]
+    if lacking and number_of:
+        why = f"{spec} has no category {lacking[0]!r}"
+        log.warning("the categories are numbered from 1, not as in the data: %s", why)
+    counted = enumerate(names, 1)
+    categories = [label if lacking else number_of[name] for label, name in counted]
     ids: list[Any] = [known.get(os.path.realpath(path)) for path in paths]
     if None in ids:
         stems = [Path(path).stem for path in paths]

@@ -15,6 +15,7 @@ import numpy as np
 
 from vit_jax.errors import BadInput
 
+NOT_READ = "polygons, which are not read"  # left out without harm
 MOST_OUTSIDE = 1.0  # pixels beyond an image that are the rounding of whoever drew the box
 _SHOWN = 3  # problems that a message lists
 
@@ -147,14 +148,21 @@ def check(key: str, problems: Sequence[Problem], command: str) -> list[str]:
     return [f"{n:,} {what}, first: {first[what]}" for what, n in counts.items()]
 
 
+def wrong_sides(stated: tuple[int, int] | None, sides: tuple[int, int]) -> str:
+    """Returns why boxes for an image of `stated` rows and columns do not fit `sides`, or ""."""
+    if stated in (None, sides):
+        return ""
+    turned = "; if an EXIF tag turns the image, turn its pixels" * (stated == sides[::-1])
+    return (
+        f"the image has {sides[1]} x {sides[0]} pixels, its boxes are for {stated[1]} x {stated[0]}"
+        f"{turned}"
+    )
+
+
 def faults(truth: Truth, sides: tuple[int, int], names: Sequence[str]) -> list[str]:
     """Returns what is wrong with the boxes of an image that has these rows and columns."""
-    found = []
-    if truth.sides is not None and truth.sides != sides:
-        found.append(
-            f"the image has {sides[1]} x {sides[0]} pixels, its boxes are for "
-            f"{truth.sides[1]} x {truth.sides[0]}"
-        )
+    wrong = wrong_sides(truth.sides, sides)
+    found = [wrong] if wrong else []
     ends = np.tile(sides[::-1], 2)
     for number, (box, k) in enumerate(zip(truth.boxes, truth.classes.tolist(), strict=True), 1):
         left, top, right, bottom = box.tolist()

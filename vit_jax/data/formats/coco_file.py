@@ -8,6 +8,7 @@ less memory than their file. Start from `read`.
 """
 
 import array
+import collections
 import dataclasses
 import json
 import math
@@ -18,13 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from vit_jax.data.formats.boxes import Annotated, ImageId, Problem
+from vit_jax.data.formats.boxes import NOT_READ, Annotated, ImageId, Problem
 from vit_jax.data.formats.polygons import crosses_itself
 from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
 
 # Most of the text; a list of numbers ends at its last bracket. Leaving it out saves half the time.
 _POLYGONS = re.compile(r'"segmentation"\s*:\s*\[[][\s\d.,eE+-]*\]')
+_LARGEST = 2**31  # of numbers that can be pixels
 _USAGE = (
     "expected COCO's instances: an object with the lists images (id, file_name, width, height), "
     "annotations (id, image_id, category_id, bbox) and categories (id, name)"
@@ -72,7 +74,7 @@ class _Collector:
         return one
 
     def _image(self, one: dict[str, Any]) -> None:
-        number, name = one.get("id"), one["file_name"]
+        number, name = _key(one.get("id")), one["file_name"]
         sides = [one.get(side, 0) for side in ("height", "width")]
         known = all(type(side) is int and 0 <= side < 2**31 for side in sides)
         if not isinstance(name, str) or not name or type(number) not in (int, str):
@@ -86,28 +88,39 @@ class _Collector:
         bbox = one.get("bbox")
         try:
             numbers = array.array("d", bbox if isinstance(bbox, list) else ())
-            area = float(one.get("area", numbers[2] * numbers[3]))
+            stated = one.get("area")
+            area = float(numbers[2] * numbers[3] if stated is None else stated)
         except (TypeError, ValueError, IndexError, OverflowError):
             numbers, area = array.array("d"), 0.0
-        if len(numbers) != 4 or not all(map(math.isfinite, (*numbers, area))):
+        small = all(abs(number) < _LARGEST for number in numbers)
+        if len(numbers) != 4 or not small or not math.isfinite(area):
             text = json.dumps(bbox)[:80]
-            self._wrong(where, f"its bbox is {text}, expected [left, top, width, height]")
+            more = f" and its area {json.dumps(one['area'])[:80]}" if one.get("area") else ""
+            expected = "expected [left, top, width, height], and a number"
+            self._wrong(where, f"its bbox is {text}{more}, {expected}")
             return
-        keys = tuple(one.get(key) for key in ("id", "image_id", "category_id"))
-        if not all(key is None or type(key) in (int, str) for key in keys):
-            self._wrong(where, "its image_id or category_id is not a number")
-            return
-        self.of.append((keys[0], keys[1], keys[2]))
+        keys = {key: _key(one.get(key)) for key in ("id", "image_id", "category_id")}
+        for key, value in keys.items():
+            if value is not None and type(value) not in (int, str):
+                text = json.dumps(value)[:80]
+                self._wrong(where, f"its {key} is {text}, expected a whole number")
+                return
+        self.of.append((keys["id"], keys["image_id"], keys["category_id"]))
         self.bboxes.extend(numbers)
         self.areas.append(area)
         self.crowds.append(one.get("iscrowd", 0) == 1)
         if self._polygons and isinstance(one.get("segmentation"), list):
             for polygon in one["segmentation"]:
                 if problem := crosses_itself(polygon):
-                    self._wrong(where, f"its polygon {problem}", "polygons, which are not read")
+                    self._wrong(where, f"its polygon {problem}", NOT_READ)
 
     def _wrong(self, where: str, reason: str, left_out: str = "") -> None:
         self.problems.append(Problem(f"{self.path}, {where}", reason, left_out))
+
+
+def _key(value: Any) -> Any:
+    """Returns an id; numbers such as 1.0, which some tools write, are whole."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def read(path: Path, polygons: bool = False) -> CocoFile:
@@ -133,7 +146,7 @@ def read(path: Path, polygons: bool = False) -> CocoFile:
         lists = [top.get(k) for k in ("images", "annotations", "categories")] if top else []
         if not all(isinstance(one, list) for one in lists) or not lists:
             raise ValueError("it lacks one of the lists")
-        categories = _categories(lists[2])
+        categories = _categories(lists[2], {category for *_, category in take.of})
     except (ValueError, AttributeError, RecursionError, MemoryError) as e:
         reason = " ".join(str(e).split())[:200] or type(e).__name__
         raise BadInput(f"{path}: {reason}; {_USAGE}.") from e
@@ -142,17 +155,31 @@ def read(path: Path, polygons: bool = False) -> CocoFile:
     return CocoFile(path, categories, _content(take, categories))
 
 
-def _categories(given: Sequence[Any]) -> dict[int, str]:
+def _categories(given: Sequence[Any], used: set[Any]) -> dict[int, str]:
+    """Returns the categories by number; of two with one name, without the one that is not used.
+
+    Roboflow lists such a category first: that above all others.
+    """
     if not given or not all(isinstance(one, dict) for one in given):
         raise ValueError("its categories are not a list of objects")
     found: dict[int, str] = {}
     for one in given:
-        number, name = one.get("id"), one.get("name")
+        number, name = _key(one.get("id")), one.get("name")
         if type(number) is not int or not isinstance(name, str) or not name.strip():
             raise ValueError(f"a category has the id {number!r} and the name {name!r}")
-        if number in found or name in found.values():
-            raise ValueError(f"two categories have the id {number} or the name {name!r}")
+        if number in found:
+            raise ValueError(f"two categories have the id {number}")
         found[number] = name
+    for name in [name for name, n in collections.Counter(found.values()).items() if n > 1]:
+        *others, last = [number for number, one in found.items() if one == name]
+        for number in [n for n in (*others, last) if n not in used][: len(others)]:
+            del found[number]
+        both = [number for number, one in found.items() if one == name]
+        if both[1:]:
+            raise ValueError(
+                f"the categories {both[0]} and {both[1]} have one name, {name!r}; "
+                "give each its own, or boxes of that name one category_id"
+            )
     return dict(sorted(found.items()))
 
 

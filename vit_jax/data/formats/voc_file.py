@@ -39,7 +39,7 @@ def read(content: bytes) -> tuple[tuple[int, int], list[VocObject]]:
     """
     try:
         root = ElementTree.fromstring(content, ElementTree.XMLParser(target=_NoDoctype()))
-    except ElementTree.ParseError as e:
+    except (ElementTree.ParseError, LookupError) as e:  # no such encoding
         raise ValueError(f"it is not XML: {e}") from e
     if root.tag != "annotation":
         raise ValueError(f"it begins with <{root.tag[:40]}>, expected <annotation>")

@@ -64,6 +64,8 @@ def read(path: Path) -> tuple[tuple[str, ...], dict[str, list[Path]]]:
         content = yaml.safe_load(storage.read(path).decode("utf-8-sig"))
         if not isinstance(content, dict):
             raise ValueError("it is not an object")
+        if "kpt_shape" in content:
+            raise ValueError("it has kpt_shape, so its labels are poses, which are not read")
         names = _names(content.get("names"))
         splits = {
             split: [_place(path, content.get("path"), text) for text in _texts(content[split])]
@@ -72,7 +74,7 @@ def read(path: Path) -> tuple[tuple[str, ...], dict[str, list[Path]]]:
         }
         if not splits:
             raise ValueError("it names no split")
-    except (ValueError, yaml.YAMLError, RecursionError) as e:
+    except (ValueError, LookupError, AttributeError, yaml.YAMLError, RecursionError) as e:
         raise BadInput(f"{path}: {' '.join(str(e).split())[:200]}; {_USAGE}.") from e
     return names, splits
 
@@ -82,6 +84,8 @@ def _names(given: Any) -> tuple[str, ...]:
         if {*given} != {*range(len(given))}:
             raise ValueError("the numbers of its names are not 0, 1, 2, ...")
         given = [given[number] for number in range(len(given))]
+    if isinstance(given, list) and any(isinstance(one, bool) for one in given):
+        raise ValueError("YAML takes a name such as yes, no, on or off for true or false; quote it")
     plain = isinstance(given, list) and all(isinstance(one, str | int | float) for one in given)
     if not plain or not given:
         raise ValueError("it has no list of names")

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from vit_jax import console
-from vit_jax.data.example import BOXES
 from vit_jax.data.formats import boxes as box_files
 from vit_jax.data.formats import mask_file
 from vit_jax.data.formats.boxes import Truth
@@ -41,6 +40,7 @@ class Report:
         number of pixels; () for a source without masks.
       boxes: for each class of boxes, and last for crowd regions and difficult objects: name, number
         of images and number of boxes; () for a source without boxes.
+      notes: (file, reason) of what is wrong in polygons, which nothing reads.
     """
 
     images: int
@@ -48,6 +48,7 @@ class Report:
     bad: tuple[tuple[str, str], ...]
     masks: tuple[tuple[str, int, int], ...] = ()
     boxes: tuple[tuple[str, int, int], ...] = ()
+    notes: tuple[tuple[str, str], ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Returns the object that `vit_jax data check --json` prints."""
@@ -55,12 +56,17 @@ class Report:
         masks = [{"name": n, "images": i, "pixels": p} for n, i, p in self.masks]
         found: dict[str, Any] = {"images": self.images, "classes": self.classes, "bad": bad}
         boxes = [{"name": n, "images": i, "boxes": b} for n, i, b in self.boxes]
-        return found | ({"masks": masks} if masks else {}) | ({"boxes": boxes} if boxes else {})
+        notes = [{"file": file, "reason": reason} for file, reason in self.notes]
+        more = {"masks": masks, "boxes": boxes, "notes": notes}
+        return found | {key: value for key, value in more.items() if value}
 
     def as_text(self) -> str:
         """Formats the same result for people."""
         lines = [f"{self.images} images in {self.classes} classes, {len(self.bad)} bad"]
         lines += [f"  {file}: {reason}" for file, reason in self.bad]
+        if self.notes:
+            lines += [f"{len(self.notes):,} notes on polygons, which are not read"]
+            lines += [f"  {file}: {reason}" for file, reason in self.notes]
         if self.masks:
             pixels = max(sum(count for _, _, count in self.masks), 1)
             rows = [[n, f"{i:,}", f"{p:,}", f"{p / pixels:.2%}"] for n, i, p in self.masks]
@@ -156,10 +162,7 @@ def _mask_reader(split: Split) -> Callable[[int], Any] | None:
 
 def _truth_reader(split: Split) -> Callable[[int], Truth] | None:
     """Returns index -> true boxes; None for a source without."""
-    known = split.table.truth is not None
-    if not known and split.table.numpy_reader is not None and len(split):
-        known = {*BOXES} <= {*split.numpy_reader()(0)}
-    return split.truth_reader() if known and len(split) else None
+    return split.truth_reader() if len(split) and split.has_boxes() else None
 
 
 _Examined = tuple[list[str], np.ndarray | None, np.ndarray | None]

@@ -114,10 +114,9 @@ class _Sorted:
         sides = self.sides(row) if self.content.in_shares else None
         return self.content.truth(here, row, sides)
 
-    def sides(self, row: int, content: bytes = b"") -> tuple[int, int]:
+    def sides(self, row: int) -> tuple[int, int]:
         """Returns rows and columns of an image file."""
-        content = content or WholeFile(self.content.paths[row]).read()
-        sides = mask_file.sides(content)
+        sides = mask_file.sides(WholeFile(self.content.paths[row]).read())
         if sides is None:
             raise BadImage("it is not an image that says its size")
         return sides
@@ -143,8 +142,11 @@ def _table(part: _Sorted, most: int) -> Table:
         return np.tile(np.array(mask_file.sides(content) or (1, 1), np.float32)[::-1], 2)
 
     def at(row: np.ndarray, content: Any) -> tuple[np.ndarray, np.ndarray]:
-        number = int(row)
-        return part.padded(number, most, scale(number, np.asarray(content, object).item()))
+        number, image = int(row), np.asarray(content, object).item()
+        stated, sides = tuple(part.content.sides[number].tolist()), mask_file.sides(image)
+        if all(stated) and sides and (problem := box_files.wrong_sides(stated, sides)):
+            raise BadImage(problem)
+        return part.padded(number, most, scale(number, image))
 
     def reader() -> Callable[[Tensor], dict[str, Tensor]]:
         paths = tf.constant([os.fsencode(path) for path in images])

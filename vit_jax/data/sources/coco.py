@@ -3,6 +3,7 @@
 
 """Opens COCO's files of instances and finds their images. Start from `open_coco`."""
 
+import collections
 import dataclasses
 import os
 import re
@@ -56,6 +57,11 @@ def find(rest: str, polygons: bool = False) -> boxes.Found:
                     f"{file.path} calls category {number} {name!r}, another split {names[number]!r}"
                     "; give files with the same categories."
                 )
+    if twice := [name for name, n in collections.Counter(names.values()).items() if n > 1]:
+        raise BadInput(
+            f"data.source=coco:{rest}: the category {twice[0]!r} has one number in one split and "
+            "another in another; give files with the same categories."
+        )
     label_of = {number: label for label, number in enumerate(sorted(names))}
     parts, notes = dict[str, Annotated](), list[str]()
     for split, file in files.items():
@@ -134,13 +140,13 @@ def _with_images(file: CocoFile) -> tuple[Annotated, Path]:
     some = [name for name in own_names if "\0" not in name][:20]
     hits = [sum((folder / name).is_file() for name in some) for folder in folders]
     folder = folders[hits.index(max(hits))] if any(hits) else at
-    paths = [f"{folder}/{name}" for name in own_names]
+    paths = [os.path.join(folder, name) for name in own_names]  # a name may be a whole path
     gone = [path for path in paths if not os.path.isfile(path)]
     wrong = [Problem(str(file.path), f"there is no image {path}") for path in gone]
     content = dataclasses.replace(
         file.content,
         paths=paths,
-        names=[f"{folder.name}/{name}" for name in own_names],
+        names=[os.path.join(folder.name, name) for name in own_names],
         problems=[*wrong, *file.content.problems],
     )
     return content, folder

@@ -36,6 +36,7 @@ from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput
 
 if TYPE_CHECKING:
+    from vit_jax.data.formats.boxes import Truth
     from vit_jax.data.sources.source import Source
 
 _PART = re.compile(r"(?P<weight>\d{1,9})\*(?P<spec>[a-z]+(:.*)?)")
@@ -251,6 +252,18 @@ def _concatenated(splits: Sequence[Split], maps: Sequence[np.ndarray]) -> Table:
 
         return read
 
+    def truth() -> Callable[[int], Truth]:
+        readers = [split.truth_reader() for split in splits]
+
+        def of_row(row: int) -> Truth:
+            part = int(np.searchsorted(firsts, row, side="right")) - 1
+            own = readers[part](row - int(firsts[part]))
+            # Parts may have images of one name.
+            return own._replace(id=f"{part}:{name(row)}", classes=maps[part][own.classes])
+
+        return of_row
+
+    with_truth = any(split.table.truth for split in splits)
     known = all(split.table.labels for split in splits)
     most = [split.table.most_labels for split in splits]
     numbered = any(split.table.numbered for split in splits)  # may be too many names to hash
@@ -263,6 +276,7 @@ def _concatenated(splits: Sequence[Split], maps: Sequence[np.ndarray]) -> Table:
         most_labels=max(most) if all(most) else 0,
         ids=ids if any(split.table.ids or not split.table.numbered for split in splits) else None,
         numpy_reader=numpy_reader if all(split.table.numpy_reader for split in splits) else None,
+        truth=truth if with_truth and all(split.has_boxes() for split in splits) else None,
     )
 
 

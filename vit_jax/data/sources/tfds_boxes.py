@@ -86,7 +86,7 @@ def table(builder: Any, records: Any, name: Callable[[int], str], keys: Keys) ->
       BadInput: the records are damaged.
     """
     most = max(1, _most_boxes(records, keys))
-    examples = _Examples(builder.info.features, records, name, keys)
+    examples = _Examples(builder, records, name, keys)
 
     def padded(row: Any, content: Any, *values: Any) -> tuple[np.ndarray, np.ndarray]:
         sides = mask_file.sides(np.asarray(content, object).item()) or (1, 1)
@@ -119,8 +119,11 @@ def table(builder: Any, records: Any, name: Callable[[int], str], keys: Keys) ->
 class _Examples:
     """Reads examples with their objects."""
 
-    def __init__(self, features: Any, records: Any, name: Callable[[int], str], keys: Keys):
-        self._features, self._records, self._name, self._keys = features, records, name, keys
+    def __init__(self, builder: Any, records: Any, name: Callable[[int], str], keys: Keys):
+        self._features = features = builder.info.features
+        self._records, self._name, self._keys = records, name, keys
+        # TFDS keeps left and top of Pascal VOC as they are, and they count from 1.
+        self._first = 1 if builder.name == "voc" else 0
         self._decoders = {keys.image: _tfds().decode.SkipDecoding()}
         self._wanted: dict[str, Any] = {keys.image: True, keys.objects: {*keys.of_object}}
         if _ID in features:
@@ -153,6 +156,7 @@ class _Examples:
         keys, name = self._keys, self._name(row)
         ymin, xmin, ymax, xmax = np.asarray(objects[keys.bbox], np.float64).reshape(-1, 4).T
         boxes = np.stack([xmin, ymin, xmax, ymax], axis=1) * np.tile(sides[::-1], 2)
+        boxes[:, :2] -= self._first
         ignored = np.zeros(len(boxes), bool)
         for key in set(keys.more) & {*_IGNORED}:
             ignored |= np.asarray(objects[key], bool)

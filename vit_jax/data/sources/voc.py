@@ -55,7 +55,7 @@ def has_boxes(rest: str) -> bool:
 
 def find(rest: str, options: Any) -> boxes.Found:
     """Returns what the files hold."""
-    key, (root, _) = f"data.source=voc:{rest}", _folder(rest)
+    key, (root, _), notes = f"data.source=voc:{rest}", _folder(rest), list[str]()
     lists = {s: root / "ImageSets" / "Main" / f"{s}.txt" for s in ("train", "val", "test")}
     if not lists["train"].is_file():
         lists["train"] = lists["train"].with_stem("trainval")
@@ -64,6 +64,9 @@ def find(rest: str, options: Any) -> boxes.Found:
         for split, path in lists.items()
         if path.is_file()
     }
+    if lists["train"].stem == "trainval" and {*listed.get("train", ())} & {*listed.get("val", ())}:
+        del listed["val"]
+        notes.append("val: left out, as trainval, which has its images, is train")
     if not any(listed.values()) or not (root / "Annotations").is_dir():
         raise BadInput(
             f"{key}: {root} lacks Annotations, or lists of images such as ImageSets/Main/train.txt;"
@@ -78,7 +81,7 @@ def find(rest: str, options: Any) -> boxes.Found:
         names = class_file.read(path).names
     elif not used <= {*names}:
         names = tuple(sorted(used))
-    return tuple(names), {s: _part(root, *one, names) for s, one in read.items()}, []
+    return tuple(names), {s: _part(root, *one, names) for s, one in read.items()}, notes
 
 
 def _lines(path: Path) -> list[str]:

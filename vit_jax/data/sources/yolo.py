@@ -30,7 +30,7 @@ def open_yolo(rest: str, options: Any) -> boxes.Opened:
 
 def find(rest: str) -> boxes.Found:
     """Returns what the files hold."""
-    key, given = f"data.source=yolo:{rest}", storage.path(rest)
+    key, given = f"data.source=yolo:{rest}", storage.path(rest).absolute()
     if given.is_dir():
         files = [p for p in sorted(given.iterdir()) if p.suffix.lower() in (".yaml", ".yml")]
         files = [p for p in files if p.stem in ("data", "dataset")] or files
@@ -46,6 +46,12 @@ def find(rest: str) -> boxes.Found:
         if not part.paths:
             where = ", ".join(map(str, places[split]))
             raise BadInput(f"{given}: {split} is {where}, where there are no images.")
+        if not part.problems and not any(os.path.isfile(_labels_of(path)) for path in part.paths):
+            first = part.paths[0]
+            raise BadInput(
+                f"{given}: no image of {split} has a file of labels; expected {_labels_of(first)} "
+                f"for {first}, and so on: the folder labels in place of images."
+            )
     return names, parts, []
 
 

@@ -139,6 +139,12 @@ class Split:
         read = self.table.numpy_reader()
         return lambda index: read(int(self.rows[index]))
 
+    def has_boxes(self) -> bool:
+        """Returns True if the source gives boxes, other than by a reader in TensorFlow alone."""
+        if self.table.truth is not None or self.table.numpy_reader is None or not len(self):
+            return self.table.truth is not None
+        return {*example.BOXES} <= {*self.numpy_reader()(0)}
+
     def truth_reader(self) -> "Callable[[int], Truth]":
         """Returns a function, index in this split -> all true boxes of the image.
 

@@ -252,17 +252,6 @@ def _concatenated(splits: Sequence[Split], maps: Sequence[np.ndarray]) -> Table:
 
         return read
 
-    def truth() -> Callable[[int], Truth]:
-        readers = [split.truth_reader() for split in splits]
-
-        def of_row(row: int) -> Truth:
-            part = int(np.searchsorted(firsts, row, side="right")) - 1
-            own = readers[part](row - int(firsts[part]))
-            # Parts may have images of one name.
-            return own._replace(id=f"{part}:{name(row)}", classes=maps[part][own.classes])
-
-        return of_row
-
     with_truth = any(split.table.truth for split in splits)
     known = all(split.table.labels for split in splits)
     most = [split.table.most_labels for split in splits]
@@ -276,8 +265,26 @@ def _concatenated(splits: Sequence[Split], maps: Sequence[np.ndarray]) -> Table:
         most_labels=max(most) if all(most) else 0,
         ids=ids if any(split.table.ids or not split.table.numbered for split in splits) else None,
         numpy_reader=numpy_reader if all(split.table.numpy_reader for split in splits) else None,
-        truth=truth if with_truth and all(split.has_boxes() for split in splits) else None,
+        truth=(lambda: _truth(splits, maps, firsts))
+        if with_truth and all(split.has_boxes() for split in splits)
+        else None,
     )
+
+
+def _truth(
+    splits: Sequence[Split], maps: Sequence[np.ndarray], firsts: np.ndarray
+) -> Callable[[int], Truth]:
+    """Returns a function, row -> the true boxes; parts may have images of one name."""
+    readers = [split.truth_reader() for split in splits]
+
+    def of_row(row: int) -> Truth:
+        part = int(np.searchsorted(firsts, row, side="right")) - 1
+        index = row - int(firsts[part])
+        own = readers[part](index)
+        name = f"{part}:{splits[part].name(index)}"
+        return own._replace(id=name, classes=maps[part][own.classes])
+
+    return of_row
 
 
 def _reader(

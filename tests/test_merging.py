@@ -126,6 +126,8 @@ def test_logits_are_those_of_numpy(changes):
 def test_sizes_and_sums_are_kept_and_tokens_without_a_patch_stay(prefix, length, merge):
     rng = np.random.default_rng(prefix)
     tokens, keys = rng.normal(size=(2, 4, length, 5)).astype(np.float32)
+    keys[0, length // 2] = 0.0  # a key without a direction
+    keys[1] = 0.0
     sizes = np.ones((4, length), np.float32)
     found = merging.merged(Merged(jnp.asarray(tokens), jnp.asarray(sizes)), keys, prefix, merge)
     left = length - min(merge, (length - prefix) // 2)

@@ -74,7 +74,7 @@ def merged(x: Merged, keys_BLK: jax.Array, prefix: int, merge: int) -> Merged:
 def _matched(keys_BLK: jax.Array, prefix: int) -> tuple[jax.Array, jax.Array]:
     """Returns the odd token that each even one chooses, and even ones, the most similar first."""
     keys_BLK = keys_BLK.astype(jnp.float32)
-    keys_BLK /= jnp.linalg.norm(keys_BLK, axis=-1, keepdims=True)
+    keys_BLK /= jnp.maximum(jnp.linalg.norm(keys_BLK, axis=-1, keepdims=True), 1e-12)
     similar_Bij = jnp.einsum("bik,bjk->bij", keys_BLK[:, ::2], keys_BLK[:, 1::2])
     bare = np.arange(keys_BLK.shape[1]) < prefix
     never_ij = bare[::2, None] | bare[None, 1::2]

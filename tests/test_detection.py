@@ -373,7 +373,7 @@ def steps(shape, accumulation=1, change=""):
 @pytest.mark.parametrize(
     "shape, accumulation",
     [
-        ((1, 8, 1, 1), 1),
+        pytest.param((1, 8, 1, 1), 1, marks=pytest.mark.integration),
         pytest.param((1, 2, 2, 2), 1, marks=pytest.mark.integration),
         ((1, 1, 1, 1), 2),
     ],

@@ -18,6 +18,7 @@ from vit_jax.hardware import topology
 from vit_jax.models import variants
 
 ROWS = plans_page.load()
+OTHERS = plans_page.load(plans_page.OTHERS_GOLDEN)
 IDS = ["-".join(plans_page.key(row)) for row in ROWS]
 
 
@@ -33,7 +34,37 @@ def test_every_recipe_has_a_plan_for_tpuv3_and_for_one_of_today():
 
 
 def test_page_is_made_from_the_table():
-    assert plans_page.PAGE.read_text() == plans_page.page(ROWS)
+    assert plans_page.PAGE.read_text() == plans_page.page(ROWS, OTHERS)
+
+
+@pytest.mark.parametrize("recipe, accelerator", plans_page.OTHERS.items())
+def test_other_recipes_have_a_plan_that_fits(recipe, accelerator):
+    (row,) = [row for row in OTHERS if row["recipe"] == recipe]
+    assert (row["accelerator"], row["fits"]) == (accelerator, True)
+    config = config_lib.load(f"configs/{recipe}")
+    chips = topology.find(accelerator).chips
+    steps = row["steps"]
+    if config.length.endswith("steps"):
+        assert steps == int(config.length.split()[0])
+    else:
+        source = config.data.source.removeprefix("synthetic:")
+        images = (builtin.SIZES | builtin.DENSE)[source][1]
+        trained_on = 0.99 if source == "imagenet" else 1.0
+        epochs = int(config.length.split()[0])
+        assert steps == pytest.approx(trained_on * images * epochs / config.batch_size, rel=2e-3)
+    hours = steps * row["estimated_step_secs"] / 3600
+    assert row["estimated_chip_hours"] == pytest.approx(hours * chips, rel=1e-6)
+    assert row["estimated_step_secs"] > row["flops"] / topology.find(accelerator).generation.flops
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="needs the extra `plan`")
+@pytest.mark.parametrize("recipe", plans_page.OTHERS)
+def test_compiler_says_the_same_of_other_recipes_today(recipe):
+    made = plans_page.make_other(recipe)
+    (row,) = [row for row in OTHERS if row["recipe"] == recipe]
+    assert made["peak_bytes"] == pytest.approx(row["peak_bytes"], rel=0.02)
+    assert made["estimated_step_secs"] == pytest.approx(row["estimated_step_secs"], rel=0.05)
 
 
 def size(dataset):

@@ -21,12 +21,16 @@ from test_train_step import rules_of
 
 import vit_jax
 from vit_jax import tree
+from vit_jax.build import objectives
 from vit_jax.build import run as build_run
 from vit_jax.cli.main import main
 from vit_jax.config import load as config_lib
+from vit_jax.data.tasks.test_sets import Evaluation
 from vit_jax.data.texts import Texts
 from vit_jax.errors import BadInput
 from vit_jax.evaluators import retrieval, zero_shot
+from vit_jax.inference import model as inference
+from vit_jax.inference import towers
 from vit_jax.models import text as text_lib
 from vit_jax.models import variants
 from vit_jax.step.siglip import Siglip
@@ -69,6 +73,15 @@ def test_equal_texts_are_one_and_equal_vectors_are_no_success():
     assert set(retrieval.recalls(many, many, own).values()) == {1.0}  # in several chunks
 
 
+def test_vectors_that_are_not_finite_are_refused():
+    good, pairs = np.eye(3, dtype=np.float32), np.stack([np.arange(3)] * 2, axis=1)
+    bad = np.where(good[:, :1] > 0, np.nan, good)
+    with pytest.raises(BadInput, match="vectors of 1 of 3 texts are not finite"):
+        retrieval.recalls(good, bad, pairs)
+    with pytest.raises(BadInput, match="vectors of 1 of 3 images are not finite"):
+        retrieval.recalls(bad, good, pairs)
+
+
 # ---------------------------------------------------------------- zero-shot
 
 
@@ -103,6 +116,13 @@ def test_zero_shot_by_hand(shape):
     images = unit(features @ own["projection"]["kernel"] + own["projection"]["bias"])
     expected = np.exp(own["temperature"]) * images @ np.stack(means).T + own["bias"]
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_scores_of_tokens_without_a_vector_are_refused():
+    given = objective(vocabulary=90, embedding=5)
+    params, features = own_parameters(given), np.ones((3, 16), np.float32)
+    with pytest.raises(BadInput, match="vectors of 2 of 2 texts are not finite"):
+        zero_shot.logits(given, params, rules_of((1, 1, 1, 1)), features, ("zoo", "sea"), ("{}",))
 
 
 # ---------------------------------------------------------------- weights
@@ -218,6 +238,7 @@ def test_both_towers_of_big_vision(tmp_path, pool, bias, scanned):
     found, flat = text_towers.of_file(str(path))
     jax.tree.map(np.testing.assert_array_equal, tree.nested(flat), own)
     assert (found.pool, found.loss, found.text_heads) == (pool, given.loss, 2)
+    assert (found.clean, found.pad) == ("canonical" if bias else "none", -1)  # as SigLIP, or LiT
     _, params, _ = vit_jax.load(str(path))
     params = {name: x for name, x in params.items() if name != "head"}
     jax.tree.map(np.testing.assert_array_equal, params, image)
@@ -250,6 +271,51 @@ def test_damaged_text_tower_is_named(tmp_path, change, said):
     np.savez(tmp_path / "both.npz", **arrays)
     with pytest.raises(BadInput, match=said):
         text_towers.of_file(str(tmp_path / "both.npz"))
+
+
+def safetensors(tmp_path, vocabulary, **described):
+    """Writes a text tower of transformers, in zeros, and its config.json."""
+    of = {"token_embedding": (vocabulary, 4), "position_embedding": (6, 4)}
+    arrays = {f"embeddings.{name}.weight": shape for name, shape in of.items()}
+    layer = "encoder.layers.0"
+    dense = {f"{layer}.self_attn.{name}": (4, 4) for name in ("q_proj", "k_proj", "v_proj")}
+    dense |= {f"{layer}.self_attn.out_proj": (4, 4), f"{layer}.mlp.fc1": (8, 4)}
+    dense |= {f"{layer}.mlp.fc2": (4, 8), "head": (4, 4)}
+    norms = {f"{layer}.layer_norm1": (4,), f"{layer}.layer_norm2": (4,), "final_layer_norm": (4,)}
+    for name, shape in (dense | norms).items():
+        arrays |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
+    arrays = {f"text_model.{name}": np.zeros(shape, np.float32) for name, shape in arrays.items()}
+    arrays |= {"logit_scale": np.zeros(1, np.float32), "logit_bias": np.zeros(1, np.float32)}
+    save_file(arrays, tmp_path / "model.safetensors")
+    text = {"text_config": {"num_attention_heads": 2, **described}}
+    (tmp_path / "config.json").write_text(json.dumps(text))
+    return str(tmp_path / "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    "vocabulary, clean, pad",
+    [(32_000, "canonical", -1), (250_000, "canonical", -1), (256_000, "lower", 0)],
+)
+def test_text_of_siglip_of_the_multilingual_one_and_of_siglip_2(tmp_path, vocabulary, clean, pad):
+    found, _ = text_towers.of_file(safetensors(tmp_path, vocabulary))
+    assert (found.clean, found.pad) == (clean, pad)
+
+
+def test_another_arithmetic_is_named(tmp_path):
+    path = safetensors(tmp_path, 9, layer_norm_eps=1e-5)
+    with pytest.raises(BadInput, match=r"layer_norm_eps=1e-05 in config.json, expected") as e:
+        text_towers.of_file(path)
+    assert "again" not in str(e.value)
+
+
+def test_tokenizer_with_more_tokens_than_the_file_is_refused(tmp_path):
+    arrays = in_big_vision("last", True, False)[0]
+    embedding = "params/txt/Embed_0/embedding"
+    arrays[embedding] = arrays[embedding][:90]
+    np.savez(tmp_path / "both.npz", **arrays)
+    model = inference.open_model(str(tmp_path / "both.npz"), heads=2)
+    with pytest.raises(BadInput, match="makes 258 different tokens, but the text tower has a voca"):
+        towers.open_towers(str(tmp_path / "both.npz"), model, "bytes")
 
 
 # ---------------------------------------------------------------- commands
@@ -352,6 +418,11 @@ def test_commands_of_the_page_run_one_after_the_other(tmp_path, monkeypatch, ima
         (["objective=siglip(template='none', text='Ti')"], ["template='none' has no {}"]),
         (["objective=siglip(text='Ti')"], ["have no text, only image, labels"]),
         (["fewshot.method=zero_shot", "objective=auto", "model.pool=gap"], ["needs a text tower"]),
+        (
+            ["objective=siglip(text='Ti', template='{}', vocabulary=100)"],
+            ["makes 258 different tokens", "a vocabulary of 100", "vocabulary=258"],
+        ),
+        (["evals.test.classes=present"], ["evals.test.classes='present'", "learns none"]),
         (["data.views=view*2: decode"], ["siglip(", "takes image"]),
         (["loss.name=sigmoid"], ["loss.name='sigmoid'", "no use"]),
     ],
@@ -366,6 +437,13 @@ def test_what_cannot_be_is_refused_before_anything_is_written(
     assert [part for part in parts if part not in said] == []
     assert "Traceback" not in said
     assert not workdir.exists()
+
+
+def test_evaluation_whose_classes_are_others_has_no_texts():
+    columns = {"own": Evaluation({}), "few": Evaluation({}, np.array([[0, 1], [2, -1]]))}
+    objectives.check_texts(Siglip(), columns)
+    with pytest.raises(BadInput, match=r"evals\.few: each class of its images stands for several"):
+        objectives.check_texts(Siglip(template="a {}"), columns)
 
 
 def test_labels_are_needed_to_learn_classes(tmp_path, capsys):

@@ -43,6 +43,7 @@ class Texts:
       templates: texts with {} for the name of the class; (): examples have texts of their own.
       names: the names of the classes, by label.
       drawn: whether one of several texts is drawn, or the first taken.
+      rows: the number of tokens that the text tower knows; 0: those of the tokenizer.
     """
 
     tokenizer: str = BYTES
@@ -52,11 +53,23 @@ class Texts:
     templates: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     drawn: bool = False
+    rows: int = 0
 
     @property
     def vocabulary(self) -> int:
         """Returns the number of tokens that there are; reads the file of the model."""
         return _opened(self.tokenizer).size
+
+    def check(self) -> None:
+        """Raises BadInput for a tokenizer that cannot be used, or has tokens beyond `rows`."""
+        rows, needed = self.rows or self.vocabulary, max(self.vocabulary, self.pad + 1)
+        if needed > rows:
+            pad = f" with pad={self.pad}" if needed > self.vocabulary else ""
+            raise BadInput(
+                f"tokenizer={self.tokenizer!r}{pad} makes {needed:,} different tokens, but the "
+                f"text tower has a vocabulary of {rows:,}; give the tokenizer that belongs to "
+                f"its weights, or train with vocabulary={needed}."
+            )
 
     @property
     def field(self) -> str:
@@ -107,6 +120,7 @@ class Texts:
 
     def tokens(self, text: str) -> np.ndarray:
         """Returns the tokens of one text, int32 [L]."""
+        text = text.encode(errors="replace").decode()  # names of files may not be UTF-8
         model, text = _opened(self.tokenizer), cleaned(text, self.clean)
         found = [*model.encode(text)[: self.length - 1], model.end]
         filled = np.full(self.length, model.end if self.pad < 0 else self.pad, np.int32)
@@ -194,4 +208,12 @@ def _opened(tokenizer: str) -> _Tokenizer:
         raise BadInput(
             f"tokenizer={tokenizer!r} has no token for the end of a text; train it with eos_id=1."
         )
-    return _Tokenizer(model.GetPieceSize(), model.eos_id(), model.EncodeAsIds)
+    size = model.GetPieceSize()
+    # T5's models end with pieces that stand for no text, and SigLIP's towers have no rows for them.
+    while size and re.fullmatch(r"▁?<extra_id_\d+>", model.IdToPiece(size - 1)):
+        size -= 1
+
+    def encode(text: str) -> list[int]:
+        return [token if token < size else model.unk_id() for token in model.EncodeAsIds(text)]
+
+    return _Tokenizer(size, model.eos_id(), encode)

@@ -83,7 +83,8 @@ def open_towers(text: str, model: Model, tokenizer: str) -> Towers:
       tokenizer: `bytes`, or the file of a SentencePiece model; "": that of the run.
 
     Raises:
-      BadInput: the weights have no text tower, or nothing says which tokenizer they take.
+      BadInput: the weights have no text tower, nothing says which tokenizer they take, or it has
+        more tokens than they know.
     """
     if is_two_towers(text):
         run = loading.find_run(text)
@@ -103,8 +104,10 @@ def open_towers(text: str, model: Model, tokenizer: str) -> Towers:
                 f"{text} does not say how its texts become tokens; give --tokenizer=FILE, the "
                 "SentencePiece model that was published with it."
             )
-    if tokenizer:
-        objective = dataclasses.replace(objective, tokenizer=tokenizer)
+    rows = len(own["text/tokens"])
+    tokenizer = tokenizer or objective.tokenizer
+    objective = dataclasses.replace(objective, tokenizer=tokenizer, vocabulary=rows)
+    objective.texts.check()
     params = jax.device_put({program.PARAMETERS: tree.nested(own)}, model.rules.replicated)
     return Towers(model, objective, params)
 

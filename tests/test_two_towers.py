@@ -3,9 +3,11 @@
 
 """Weights of two towers, zero-shot classification and retrieval."""
 
+import hashlib
 import json
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import jax
@@ -13,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy_vit
 import peer_libraries
+import pictures
 import pytest
 import tiny
 from safetensors.numpy import save_file
@@ -244,6 +247,15 @@ def test_both_towers_of_big_vision(tmp_path, pool, bias, scanned):
     jax.tree.map(np.testing.assert_array_equal, params, image)
 
 
+def test_tokenizer_without_a_use_is_named(tmp_path, capsys):
+    path = str(tmp_path / "plain.npz")
+    cfg = variants.config(variant="S/4", classes=3, width=16, depth=1, mlp=24, heads=2)
+    vit_jax.save(path, variants.make(cfg), tiny.randomised(variants.shapes(cfg, 16, 16)))
+    words = ["evaluate", path, "--heads=2", "--image_size=16", "--tokenizer=bytes"]
+    assert main([*words, "--data=digits", f"--out={tmp_path / 'out'}"]) == 2
+    assert "it has none, so a tokenizer or keep_text has no use" in capsys.readouterr().err
+
+
 def test_file_without_a_text_tower(tmp_path):
     path = tmp_path / "model.safetensors"
     save_file({"vision_model.x": np.zeros(2, np.float32)}, path)
@@ -340,7 +352,10 @@ def test_init_from_a_file_keeps_both_towers_and_the_locked_one_stays(tmp_path, c
     arrays, _, own, image = in_big_vision("last", True, False)
     np.savez(tmp_path / "both.npz", **arrays)
     rows = [["path", "text"], *([f"{k}.png", f"text {k}"] for k in range(20))]
-    spec = table(tmp_path, rows)
+    spec, rng = table(tmp_path, rows), np.random.default_rng(0)
+    for k in range(20):
+        pixels = rng.integers(0, 256, (16, 16, 3)).astype(np.uint8)
+        (tmp_path / f"{k}.png").write_bytes(pictures.encode(pixels))
     text = "length=12, embedding=16, vocabulary=258, keep_text=True"
     init = [f"--config.data.source={spec}", f"--config.init={tmp_path / 'both.npz'}"]
     init += ["--config.schedule.lr=1e-9"]
@@ -354,14 +369,22 @@ def test_init_from_a_file_keeps_both_towers_and_the_locked_one_stays(tmp_path, c
     for path, x in tree.leaves_with_paths(tree.unstack_blocks(image)):
         np.testing.assert_array_equal(flat[path], x, err_msg=path)
 
-    out = f"--out={tmp_path / 'out'}"
-    found = {}
+    out, found = f"--out={tmp_path / 'out'}", {}
+    other = shutil.copy(tmp_path / "x.csv", tmp_path / "y.csv")  # of which the run holds none out
     for weights in ([str(tmp_path / "run")], [str(tmp_path / "both.npz"), "--tokenizer=bytes"]):
-        words = ["evaluate", *weights, f"--data={spec}", "--split=train", "--retrieval", out]
+        words = ["evaluate", *weights, f"--data=csv:{other}", "--retrieval", out]
         assert main([*words, "--heads=2"] if "both" in weights[0] else words) == 0
         found[weights[0]] = json.loads((tmp_path / "out" / "evaluation.json").read_text())
     one, two = ({k: v for k, v in f.items() if "_at_" in k} for f in found.values())
-    assert one.keys() == two.keys()
+    assert len(one) == 6
+    assert one == pytest.approx(two)
+    assert 0 < one["text_at_5"] < 1
+    assert 0 < one["image_at_5"] < 1
+    run_model, file_model = (f["model"] for f in found.values())
+    assert run_model == {"image_size": 16, "tokenizer": "bytes", "clean": "none", "pad": -1}
+    content = (tmp_path / "both.npz").read_bytes()
+    assert file_model["sha256"] == hashlib.sha256(content).hexdigest()
+    assert file_model["clean"] == "canonical"
     assert "recall at" in capsys.readouterr().out
 
 
@@ -373,6 +396,8 @@ def test_zero_shot_of_a_run_and_what_is_refused(tmp_path, capsys, image_folder):
     assert main(["evaluate", str(tmp_path / "run"), "--templates=the {}", out]) == 0
     assert "top-1" in capsys.readouterr().out
     assert (tmp_path / "out" / "evaluation.html").exists()
+    found = json.loads((tmp_path / "out" / "evaluation.json").read_text())["model"]
+    assert (found["tokenizer"], found["zero_shot"]) == ("bytes", ["the {}"])
     for more, said in {
         "--retrieval": "have no texts; give a source with texts",
         "--templates=no name": "has no {} for the name of a class",

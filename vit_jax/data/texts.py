@@ -19,6 +19,7 @@ import numpy as np
 
 from vit_jax.data.numpy_ops.draws import Seed
 from vit_jax.data.splits import order
+from vit_jax.data.splits.split import Split
 from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
@@ -131,6 +132,36 @@ class Texts:
 def separate(text: str) -> list[str]:
     """Returns the texts that one text of several lines holds."""
     return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def of_split(split: Split) -> list[list[str]]:
+    """Returns the texts of each image of a split.
+
+    Raises:
+      BadInput: the images have no texts.
+    """
+    read = split.numpy_reader() if split.table.numpy_reader else _tensorflow_reader(split)
+    if "text" not in read(0):
+        raise BadInput(
+            f"the images, such as {split.name(0)}, have no texts; give a source with texts, see "
+            "docs/siglip.md."
+        )
+    found = []
+    for index in range(len(split)):
+        one = read(index)["text"]
+        found.append(separate(one.decode(errors="replace") if isinstance(one, bytes) else one))
+    return found
+
+
+def _tensorflow_reader(split: Split) -> Callable[[int], dict[str, Any]]:
+    """Returns a function, index in a split -> its text, if there is one."""
+    fields = split.fields_reader()
+
+    def read(index: int) -> dict[str, Any]:
+        found = fields(tf.constant(index, tf.int64))
+        return {key: x.numpy() for key, x in found.items() if key == "text"}
+
+    return read
 
 
 def cleaned(text: str, how: Clean) -> str:

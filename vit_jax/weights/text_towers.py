@@ -88,7 +88,8 @@ def of_file(text: str) -> tuple[Siglip, Flat]:
     table = _TABLES[path.suffix]
     unknown = [name for name in arrays if table.rule_for(name) is None]
     if unknown or len(arrays) < 3:
-        problem = f"{', '.join(unknown[:4])} are not known" if unknown else "it has none"
+        none = "it has none, so a tokenizer or keep_text has no use with it"
+        problem = f"{', '.join(unknown[:4])} are not known" if unknown else none
         raise BadInput(
             f"{text}: no text tower can be read: {problem}. Those of SigLIP, of SigLIP 2 at a "
             "fixed size and of big_vision's Transformer are."

@@ -391,8 +391,19 @@ def test_init_from_a_file_keeps_both_towers_and_the_locked_one_stays(tmp_path, c
 @pytest.mark.integration
 def test_zero_shot_of_a_run_and_what_is_refused(tmp_path, capsys, image_folder):
     text = "length=12, template='a {}'"
-    assert run(tmp_path / "run", f"--config.data.source=folder:{image_folder}", text=text) == 0
+    ops, source = "decode|resize({size})", f"folder:{image_folder}"
+    while_training = [f"--config.data.eval_ops={ops}", f"--config.fewshot.ops={ops}"]
+    while_training += [f"--config.fewshot.sources=(('own', '{source}'),)"]
+    while_training += ["--config.fewshot.method=zero_shot", "--config.fewshot.batch_size=8"]
+    while_training += ["--config.length=30 steps", "--config.schedule.lr=3e-3"]
+    more = [f"--config.data.source={source}", *while_training]
+    assert run(tmp_path / "run", *more, text=text) == 0
     out = f"--out={tmp_path / 'out'}"
+    assert main(["evaluate", str(tmp_path / "run"), out]) == 0
+    evaluated = json.loads((tmp_path / "out" / "evaluation.json").read_text())
+    trained = json.loads((tmp_path / "run" / "results.json").read_text())["fewshot_own"]
+    assert trained == {"zero_shot": evaluated["top1"], "examples": evaluated["examples"]}
+    assert trained["zero_shot"] > 0
     assert main(["evaluate", str(tmp_path / "run"), "--templates=the {}", out]) == 0
     assert "top-1" in capsys.readouterr().out
     assert (tmp_path / "out" / "evaluation.html").exists()

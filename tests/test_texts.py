@@ -48,6 +48,45 @@ def test_bytes_come_back_as_the_text():
     assert Texts().vocabulary == 258
 
 
+@pytest.mark.parametrize("rows, pad", [(258, -1), (258, 257), (0, 257), (300, 299)])
+def test_tokens_that_the_text_tower_knows(rows, pad):
+    Texts(rows=rows, pad=pad).check()
+
+
+@pytest.mark.parametrize(
+    "rows, pad, said",
+    [
+        (257, -1, "'bytes' makes 258 different tokens, but the text tower has a vocabulary of 257"),
+        (300, 300, "with pad=300 makes 301 different tokens"), (0, 258, "vocabulary of 258;"),
+    ],
+)  # fmt: skip
+def test_tokens_beyond_those_of_the_text_tower_are_refused(rows, pad, said):
+    with pytest.raises(BadInput, match=said):
+        Texts(rows=rows, pad=pad).check()
+
+
+def test_name_that_is_not_utf8_becomes_tokens():
+    name = b"\xe9a".decode(errors="surrogateescape")
+    np.testing.assert_array_equal(Texts(length=8).tokens(name), Texts(length=8).tokens("?a"))
+
+
+def test_extra_pieces_of_t5_are_no_tokens(model, tmp_path):
+    from sentencepiece import sentencepiece_model_pb2
+
+    proto = sentencepiece_model_pb2.ModelProto()
+    with open(model, "rb") as file:
+        proto.ParseFromString(file.read())
+    size = len(proto.pieces)
+    for number in (1, 0):
+        proto.pieces.add(piece=f"▁<extra_id_{number}>", score=0, type=4)  # user defined
+    path = tmp_path / "t5.model"
+    path.write_bytes(proto.SerializeToString())
+    how = Texts(str(path), length=6, rows=size)
+    assert how.vocabulary == size
+    how.check()
+    assert how.tokens("a <extra_id_0>").max() < size
+
+
 def test_sentencepiece_tokens_are_those_of_the_library(model):
     import sentencepiece
 

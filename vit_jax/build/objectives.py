@@ -8,7 +8,7 @@ Start from `make`.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 
@@ -17,10 +17,13 @@ from vit_jax.config import images as images_lib
 from vit_jax.config.load import flatten
 from vit_jax.data.example import FIELDS, SPATIAL
 from vit_jax.data.ops import chain as preprocess
-from vit_jax.data.texts import Texts
+from vit_jax.data.tasks.test_sets import Evaluation
 from vit_jax.errors import BadInput, unknown
 from vit_jax.models import variants
 from vit_jax.step.objective import Objective
+
+if TYPE_CHECKING:
+    from vit_jax.data.texts import Texts
 
 # Name in `objective` -> class. `auto` stands for the three that have sections of their own.
 OBJECTIVES = {
@@ -147,6 +150,11 @@ def _check_unused(config: sections.Config, objective: Objective) -> None:
                 f"evals.{evaluation}.source={section.source!r} measures errors of classes, but "
                 f"{name} learns none; leave it out."
             )
+        if section.classes != "all" and not objective.LABELLED:
+            raise BadInput(
+                f"evals.{evaluation}.classes={section.classes!r} chooses among classes, but {name} "
+                "learns none; leave it out."
+            )
         if section.evaluator and not hasattr(objective, "scores"):
             raise BadInput(
                 f"evals.{evaluation}.evaluator={section.evaluator!r} measures classes, but {name} "
@@ -231,7 +239,7 @@ class Fields:
     """
 
     spatial: Mapping[str, jax.ShapeDtypeStruct]
-    tokens: Texts | None
+    tokens: "Texts | None"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -244,7 +252,7 @@ class Fields:
         """The number of boxes of every example after filling up; 0 without boxes."""
         return self.spatial["boxes"].shape[0] if "boxes" in self.spatial else 0
 
-    def texts(self, *, drawn: bool) -> Texts | None:
+    def texts(self, *, drawn: bool) -> "Texts | None":
         """Returns how texts become tokens, if they do; `drawn`: in training."""
         return self.tokens and dataclasses.replace(self.tokens, drawn=drawn)
 
@@ -258,7 +266,7 @@ def fields(objective: Objective, images: images_lib.Images, classes: Sequence[st
     texts = objective.texts
     if texts is not None:
         texts = dataclasses.replace(texts, names=tuple(classes))
-        texts.tokens("")  # raises for a tokenizer that cannot be used
+        texts.check()
     return Fields(spatial_fields(objective, images), texts)
 
 
@@ -271,6 +279,17 @@ def check_classes(config: sections.Config, objective: Objective, classes: Sequen
             f"data.source={config.data.source!r} has no labels, and objective={config.objective} "
             f"{what}; add labels, or choose another objective."
         )
+
+
+def check_texts(objective: Objective, evaluations: Mapping[str, Evaluation]) -> None:
+    """Raises BadInput for an evaluation with other classes than those that texts are made of."""
+    made = objective.texts is not None and objective.texts.templates
+    for name, one in evaluations.items():
+        if made and one.columns is not None:
+            raise BadInput(
+                f"evals.{name}: each class of its images stands for several of the training data, "
+                "whose names texts are made of; leave it out, or measure it with vit_jax evaluate."
+            )
 
 
 def _listed(shapes: Mapping[str, tuple[int, ...]]) -> str:

@@ -169,6 +169,7 @@ def build(config: sections.Config, compile_first: Sequence[str] = ()) -> Run:
     classes = len(source.classes)
     objective = objectives.make(config, variants.of(config.model, classes))
     objectives.check_classes(config, objective, source.classes)
+    objectives.check_texts(objective, evals)
 
     with compile_ahead.ahead() as submit:
 

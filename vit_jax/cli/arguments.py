@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
@@ -152,6 +152,19 @@ def learned(args: argparse.Namespace, objective: str) -> bool:
     from vit_jax.inference import dense_run
 
     return dense_run.learns(args.weights, objective)
+
+
+def identity(weights: str, model: "Model") -> dict[str, Any]:
+    """Returns the image size, merged tokens, and for a file its SHA-256 and its published name."""
+    from vit_jax.config import images
+    from vit_jax.weights import download, loading
+
+    known: dict[str, Any] = {"image_size": images.text(model.size)}
+    if merge := getattr(model.cfg, "merge", 0):
+        known["merge"] = merge
+    if not loading.may_be_run(weights):
+        known["sha256"], known["published"] = download.identity(weights)
+    return known
 
 
 @contextlib.contextmanager

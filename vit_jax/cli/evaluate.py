@@ -127,7 +127,7 @@ def evaluate(args: argparse.Namespace) -> Any:
         errors={} if "" in top1 else robustness.corruption_errors(top1),
         labels=args.labels,
         among=args.classes,
-        model=_identity(args.weights, model),
+        model=arguments.identity(args.weights, model),
     )
 
 
@@ -214,16 +214,3 @@ def _predictions(
 
 def _widened(labels_NK: np.ndarray, most: int) -> np.ndarray:
     return np.pad(labels_NK, ((0, 0), (0, most - labels_NK.shape[1])), constant_values=-1)
-
-
-def _identity(weights: str, model: "Model") -> dict[str, Any]:
-    """Returns the image size, and for a file its SHA-256 and its published name."""
-    from vit_jax.config import images
-    from vit_jax.weights import download, loading
-
-    known: dict[str, Any] = {"image_size": images.text(model.size)}
-    if merge := getattr(model.cfg, "merge", 0):
-        known["merge"] = merge
-    if not loading.may_be_run(weights):
-        known["sha256"], known["published"] = download.identity(weights)
-    return known

@@ -29,19 +29,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--templates",
         default="",
         metavar="TEXT",
-        help="two towers: text with {} for the name of a class, or a file of such lines "
+        help="image-text weights: text with {} for the name of a class, or a file of such lines "
         "(default: that of the run, else 'a photo of a {}.')",
     )
     parser.add_argument(
         "--tokenizer",
         default="",
         metavar="FILE",
-        help="two towers: SentencePiece model, or bytes (default: that of the run)",
+        help="image-text weights: SentencePiece model, or bytes (default: that of the run)",
     )
     parser.add_argument(
         "--retrieval",
         action="store_true",
-        help="two towers: find texts of images and images of texts (default: classify)",
+        help="image-text weights: find texts of images and images of texts (default: classify)",
     )
 
 
@@ -51,22 +51,21 @@ def is_two_towers(args: argparse.Namespace) -> bool:
     Raises:
       BadInput: they do not, and an argument needs it.
     """
-    given = [name for name in ("templates", "retrieval") if getattr(args, name)]
-    if args.tokenizer:
-        return True
     from vit_jax.weights import loading
 
-    if loading.may_be_run(args.weights):
-        from vit_jax.inference import towers
+    if not loading.may_be_run(args.weights):
+        learned = bool(args.tokenizer)
+    else:
+        from vit_jax.inference import dense_run, towers
 
-        if towers.is_two_towers(args.weights):
-            return True
-    if given:
+        learned = dense_run.learns(args.weights, towers.OBJECTIVE)
+    given = [name for name in ("templates", "retrieval", "tokenizer") if getattr(args, name)]
+    if given and not learned:
         raise BadInput(
             f"--{given[0]} has no use with {args.weights}, which is not a run that learned from "
-            "texts; leave it out, or for a file of two towers give --tokenizer=FILE."
+            "texts; leave it out, or for a file of image-text weights give --tokenizer=FILE."
         )
-    return False
+    return learned
 
 
 def _open(args: argparse.Namespace) -> tuple["Towers", "Source", str, "Split"]:
@@ -95,6 +94,7 @@ def zero_shot(args: argparse.Namespace) -> Any:
     from vit_jax.analysis import confusion
     from vit_jax.data import texts
     from vit_jax.data.splits import subset
+    from vit_jax.evaluators.zero_shot import TEMPLATE
     from vit_jax.reports import evaluation_page
 
     with arguments.own_words():
@@ -121,26 +121,34 @@ def zero_shot(args: argparse.Namespace) -> Any:
         classes=opened.classes,
         measured=confusion.measure(best_NT, labels_NK, len(opened.classes)),
         mistakes=evaluation_page.mistakes(split, labels_NK, best_NT[:, 0], likely_N),
-        model={"zero_shot": list(templates or both.objective.texts.templates)},
+        model=_identity(args, both)
+        | {"zero_shot": list(templates or both.objective.texts.templates or (TEMPLATE,))},
     )
+
+
+def _identity(args: argparse.Namespace, both: "Towers") -> dict[str, Any]:
+    """Returns what tells the weights, and how texts became tokens."""
+    how = both.objective
+    known = {"tokenizer": how.tokenizer, "clean": how.clean, "pad": how.pad}
+    return arguments.identity(args.weights, both.model) | known
 
 
 def retrieval(args: argparse.Namespace) -> dict[str, Any]:
     """Returns the recalls of a split with texts, and what was compared."""
     from vit_jax import console
+    from vit_jax.data import texts
     from vit_jax.evaluators import retrieval as retrieval_lib
-    from vit_jax.inference import towers
 
     if args.templates:
         raise BadInput("--templates has no use with --retrieval; leave one of them out.")
     both, opened, name, split = _open(args)
-    lines, pairs_P2 = retrieval_lib.together(towers.texts_of(split))
+    lines, pairs_P2 = retrieval_lib.together(texts.of_split(split))
     with console.bar("images") as progress:
         images_NE = both.images(split, lambda done: progress(done, len(split)))
     found = retrieval_lib.recalls(images_NE, both.texts(lines), pairs_P2)
     return {
         "weights": args.weights, "data": args.data or opened.spec, "split": name,
-        "images": len(split), "texts": len(lines), **found,
+        "model": _identity(args, both), "images": len(split), "texts": len(lines), **found,
     }  # fmt: skip
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from vit_jax.data.numpy_ops.draws import Seed
 from vit_jax.data.splits import order
+from vit_jax.data.splits.split import Split
 from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
@@ -43,6 +44,7 @@ class Texts:
       templates: texts with {} for the name of the class; (): examples have texts of their own.
       names: the names of the classes, by label.
       drawn: whether one of several texts is drawn, or the first taken.
+      rows: the number of tokens that the text tower knows; 0: those of the tokenizer.
     """
 
     tokenizer: str = BYTES
@@ -52,11 +54,23 @@ class Texts:
     templates: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
     drawn: bool = False
+    rows: int = 0
 
     @property
     def vocabulary(self) -> int:
         """Returns the number of tokens that there are; reads the file of the model."""
         return _opened(self.tokenizer).size
+
+    def check(self) -> None:
+        """Raises BadInput for a tokenizer that cannot be used, or has tokens beyond `rows`."""
+        rows, needed = self.rows or self.vocabulary, max(self.vocabulary, self.pad + 1)
+        if needed > rows:
+            pad = f" with pad={self.pad}" if needed > self.vocabulary else ""
+            raise BadInput(
+                f"tokenizer={self.tokenizer!r}{pad} makes {needed:,} different tokens, but the "
+                f"text tower has a vocabulary of {rows:,}; give the tokenizer that belongs to "
+                f"its weights, or train with vocabulary={needed}."
+            )
 
     @property
     def field(self) -> str:
@@ -107,6 +121,7 @@ class Texts:
 
     def tokens(self, text: str) -> np.ndarray:
         """Returns the tokens of one text, int32 [L]."""
+        text = text.encode(errors="replace").decode()  # names of files may not be UTF-8
         model, text = _opened(self.tokenizer), cleaned(text, self.clean)
         found = [*model.encode(text)[: self.length - 1], model.end]
         filled = np.full(self.length, model.end if self.pad < 0 else self.pad, np.int32)
@@ -117,6 +132,36 @@ class Texts:
 def separate(text: str) -> list[str]:
     """Returns the texts that one text of several lines holds."""
     return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def of_split(split: Split) -> list[list[str]]:
+    """Returns the texts of each image of a split.
+
+    Raises:
+      BadInput: the images have no texts.
+    """
+    read = split.numpy_reader() if split.table.numpy_reader else _tensorflow_reader(split)
+    if "text" not in read(0):
+        raise BadInput(
+            f"the images, such as {split.name(0)}, have no texts; give a source with texts, see "
+            "docs/siglip.md."
+        )
+    found = []
+    for index in range(len(split)):
+        one = read(index)["text"]
+        found.append(separate(one.decode(errors="replace") if isinstance(one, bytes) else one))
+    return found
+
+
+def _tensorflow_reader(split: Split) -> Callable[[int], dict[str, Any]]:
+    """Returns a function, index in a split -> its text, if there is one."""
+    fields = split.fields_reader()
+
+    def read(index: int) -> dict[str, Any]:
+        found = fields(tf.constant(index, tf.int64))
+        return {key: x.numpy() for key, x in found.items() if key == "text"}
+
+    return read
 
 
 def cleaned(text: str, how: Clean) -> str:
@@ -194,4 +239,12 @@ def _opened(tokenizer: str) -> _Tokenizer:
         raise BadInput(
             f"tokenizer={tokenizer!r} has no token for the end of a text; train it with eos_id=1."
         )
-    return _Tokenizer(model.GetPieceSize(), model.eos_id(), model.EncodeAsIds)
+    size = model.GetPieceSize()
+    # T5's models end with pieces that stand for no text, and SigLIP's towers have no rows for them.
+    while size and re.fullmatch(r"▁?<extra_id_\d+>", model.IdToPiece(size - 1)):
+        size -= 1
+
+    def encode(text: str) -> list[int]:
+        return [token if token < size else model.unk_id() for token in model.EncodeAsIds(text)]
+
+    return _Tokenizer(size, model.eos_id(), encode)

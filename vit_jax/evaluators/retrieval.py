@@ -11,6 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from vit_jax.errors import BadInput
+
 AT = (1, 5, 10)
 _AT_ONCE = 1024  # images compared at a time
 
@@ -26,6 +28,16 @@ def together(texts_of: Sequence[Sequence[str]]) -> tuple[list[str], np.ndarray]:
     return list(number), np.unique(np.array(pairs, np.int64).reshape(-1, 2), axis=0)
 
 
+def check(images_NE: np.ndarray, texts_ME: np.ndarray) -> None:
+    """Raises BadInput unless all vectors are finite."""
+    for what, vectors in (("images", images_NE), ("texts", texts_ME)):
+        if wrong := int((~np.isfinite(vectors).all(axis=1)).sum()):
+            raise BadInput(
+                f"the vectors of {wrong:,} of {len(vectors):,} {what} are not finite; give other "
+                "weights, such as an earlier checkpoint."
+            )
+
+
 def recalls(
     images_NE: np.ndarray, texts_ME: np.ndarray, pairs_P2: np.ndarray, at: Sequence[int] = AT
 ) -> dict[str, float]:
@@ -33,7 +45,11 @@ def recalls(
 
     `text_at_K` is the share of images with one of their texts among the K nearest; `image_at_K` is
     that of texts. What is as near as the right one counts as nearer.
+
+    Raises:
+      BadInput: vectors are not finite.
     """
+    check(images_NE, texts_ME)
     of_pairs_P = np.einsum("pe,pe->p", images_NE[pairs_P2[:, 0]], texts_ME[pairs_P2[:, 1]])
     best_N, best_M = (np.full(len(x), -np.inf, np.float32) for x in (images_NE, texts_ME))
     np.maximum.at(best_N, pairs_P2[:, 0], of_pairs_P)

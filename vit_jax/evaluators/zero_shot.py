@@ -6,6 +6,7 @@
 Axes: N images, M texts, D features, E embedding, Y classes. Start from `logits`.
 """
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ import jax
 import numpy as np
 
 from vit_jax.data.tasks.shots import Task
+from vit_jax.evaluators import retrieval
 from vit_jax.sharding import Rules
 from vit_jax.step.siglip import Siglip
 
@@ -44,9 +46,8 @@ def class_vectors(
     objective: Siglip, params: Any, rules: Rules, names: Sequence[str], templates: Sequence[str]
 ) -> np.ndarray:
     """Returns a unit vector for each class, float32 [Y, E]: the mean over its templates."""
-    lines = [
-        template.replace("{}", name.replace("_", " ")) for name in names for template in templates
-    ]
+    texts = dataclasses.replace(objective.texts, templates=tuple(templates))
+    lines = [line for name in names for line in texts.of_class(name)]
     vectors = text_vectors(objective, params, rules, lines)
     means_YE = vectors.reshape(len(names), len(templates), -1).mean(axis=1)
     return means_YE / np.linalg.norm(means_YE, axis=1, keepdims=True)
@@ -69,10 +70,14 @@ def logits(
       x_ND: what the image tower gave.
       names: names of the classes.
       templates: texts with {}; (): those of the run, else `TEMPLATE`.
+
+    Raises:
+      BadInput: vectors are not finite.
     """
     templates = templates or objective.texts.templates or (TEMPLATE,)
     images_NE = image_vectors(objective, params, rules, x_ND)
     classes_YE = class_vectors(objective, params, rules, names, templates)
+    retrieval.check(images_NE, classes_YE)
     scale, bias = jax.jit(objective.scale_and_bias, out_shardings=rules.replicated)(params)
     return images_NE @ classes_YE.T * np.float32(scale) + np.float32(bias)
 

@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Opens weights of two towers: the image tower as any model, and beside it what reads texts.
+"""Opens image-text weights: the image tower as any model, and beside it what reads texts.
 
 Start from `open_towers`.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -18,14 +18,15 @@ from vit_jax.build import objectives, program
 from vit_jax.checkpoints import step_folders
 from vit_jax.config import load as config_lib
 from vit_jax.data.splits.split import Split
-from vit_jax.data.tensorflow import tf
-from vit_jax.data.texts import separate
 from vit_jax.errors import BadInput
 from vit_jax.evaluators import zero_shot
+from vit_jax.inference import dense_run
 from vit_jax.inference.model import Model, Progress
 from vit_jax.models import variants
 from vit_jax.step.siglip import Siglip
 from vit_jax.weights import loading, text_towers
+
+OBJECTIVE = "siglip"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,28 +65,19 @@ class Towers:
         return zero_shot.logits(self.objective, self.own, rules, found, names, templates)
 
 
-def is_two_towers(text: str) -> bool:
-    """Returns True if FILE_OR_RUN is a run that learned from texts."""
-    if not loading.may_be_run(text):
-        return False
-    run = loading.find_run(text)
-    assert run is not None, text
-    config = config_lib.read(str(run.workdir / step_folders.CONFIG_FILE))
-    return config.objective.partition("(")[0] == "siglip"
-
-
 def open_towers(text: str, model: Model, tokenizer: str) -> Towers:
     """Returns the towers of FILE_OR_RUN.
 
     Args:
-      text: a run for which `is_two_towers` is true, or a file of SigLIP or LiT.
+      text: a run with this objective, or a file of SigLIP or LiT.
       model: its image tower.
       tokenizer: `bytes`, or the file of a SentencePiece model; "": that of the run.
 
     Raises:
-      BadInput: the weights have no text tower, or nothing says which tokenizer they take.
+      BadInput: the weights have no text tower, nothing says which tokenizer they take, or it has
+        more tokens than they know.
     """
-    if is_two_towers(text):
+    if dense_run.learns(text, OBJECTIVE):
         run = loading.find_run(text)
         assert run is not None, text
         config = config_lib.read(str(run.workdir / step_folders.CONFIG_FILE))
@@ -103,37 +95,9 @@ def open_towers(text: str, model: Model, tokenizer: str) -> Towers:
                 f"{text} does not say how its texts become tokens; give --tokenizer=FILE, the "
                 "SentencePiece model that was published with it."
             )
-    if tokenizer:
-        objective = dataclasses.replace(objective, tokenizer=tokenizer)
+    rows = len(own["text/tokens"])
+    tokenizer = tokenizer or objective.tokenizer
+    objective = dataclasses.replace(objective, tokenizer=tokenizer, vocabulary=rows)
+    objective.texts.check()
     params = jax.device_put({program.PARAMETERS: tree.nested(own)}, model.rules.replicated)
     return Towers(model, objective, params)
-
-
-def texts_of(split: Split) -> list[list[str]]:
-    """Returns the texts of each image of a split.
-
-    Raises:
-      BadInput: the images have no texts.
-    """
-    read = split.numpy_reader() if split.table.numpy_reader else _tensorflow_reader(split)
-    if "text" not in read(0):
-        raise BadInput(
-            f"the images, such as {split.name(0)}, have no texts; give a source with texts, see "
-            "docs/siglip.md."
-        )
-    found = []
-    for index in range(len(split)):
-        one = read(index)["text"]
-        found.append(separate(one.decode(errors="replace") if isinstance(one, bytes) else one))
-    return found
-
-
-def _tensorflow_reader(split: Split) -> Callable[[int], dict[str, Any]]:
-    """Returns a function, index in a split -> its text, if there is one."""
-    fields = split.fields_reader()
-
-    def read(index: int) -> dict[str, Any]:
-        found = fields(tf.constant(index, tf.int64))
-        return {key: x.numpy() for key, x in found.items() if key == "text"}
-
-    return read

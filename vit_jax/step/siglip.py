@@ -110,8 +110,9 @@ class Siglip(Objective):
     @functools.cached_property
     def texts(self) -> texts_lib.Texts:
         return texts_lib.Texts(
-            self.tokenizer, self.length, self.clean, self.pad, texts_lib.templates(self.template)
-        )
+            self.tokenizer, self.length, self.clean, self.pad, texts_lib.templates(self.template),
+            rows=self.vocabulary,
+        )  # fmt: skip
 
     @functools.cached_property
     def _tower(self) -> Callable[..., text_lib.TextConfig]:

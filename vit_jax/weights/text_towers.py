@@ -59,7 +59,7 @@ _ARITHMETIC: dict[str, tuple[Any, ...]] = {
     "hidden_act": ("gelu_pytorch_tanh", "gelu_new"), "layer_norm_eps": (1e-6,),
 }  # fmt: skip
 _ALONE = ("temperature", "bias")  # beside the text tower
-_MANY = 100_000  # tokens from which a vocabulary is Gemma's, as in SigLIP 2
+_GEMMA = 256_000  # tokens of SigLIP 2; those of the multilingual SigLIP are 250,000
 
 
 def parameters(text: str) -> Flat:
@@ -88,13 +88,14 @@ def of_file(text: str) -> tuple[Siglip, Flat]:
     table = _TABLES[path.suffix]
     unknown = [name for name in arrays if table.rule_for(name) is None]
     if unknown or len(arrays) < 3:
-        problem = f"{', '.join(unknown[:4])} are not known" if unknown else "it has none"
+        none = "it has none, so a tokenizer or keep_text has no use with it"
+        problem = f"{', '.join(unknown[:4])} are not known" if unknown else none
         raise BadInput(
             f"{text}: no text tower can be read: {problem}. Those of SigLIP, of SigLIP 2 at a "
             "fixed size and of big_vision's Transformer are."
         )
     try:
-        heads = _described_heads(content.get("text_config", {}))
+        heads = _described_heads(text, content.get("text_config", {}))
         heads = heads or _heads(text, path.suffix, arrays)
         flat = name_table.read(table, arrays, Context(heads))
         flat = {name: np.asarray(a, np.float32) for name, a in flat.items()}
@@ -103,6 +104,8 @@ def of_file(text: str) -> tuple[Siglip, Flat]:
         own = {name if name in _ALONE else f"text/{name}": array for name, array in flat.items()}
         own |= projection
         _check(text, objective, own)
+    except BadInput:
+        raise
     except (KeyError, IndexError, StopIteration, ValueError, TypeError, AttributeError) as e:
         raise BadInput(
             f"{text}: its text tower is not whole: {type(e).__name__}: {e}; fetch it again."
@@ -110,15 +113,19 @@ def of_file(text: str) -> tuple[Siglip, Flat]:
     return objective, own
 
 
-def _described_heads(described: dict[str, Any]) -> int:
-    """Returns the heads that a config.json tells, or 0; raises ValueError for another arithmetic.
+def _described_heads(text: str, described: dict[str, Any]) -> int:
+    """Returns the heads that a config.json tells, or 0; raises BadInput for another arithmetic.
 
     Args:
+      text: the file, for messages.
       described: its `text_config`.
     """
     for key, (ours, *others) in _ARITHMETIC.items():
         if described.get(key, ours) not in (ours, *others):
-            raise ValueError(f"{key}={described[key]!r} in {json_config.NAME}, expected {ours!r}")
+            raise BadInput(
+                f"{text}: its text tower cannot be read: {key}={described[key]!r} in "
+                f"{json_config.NAME}, expected {ours!r}; give weights of that kind."
+            )
     return int(described.get("num_attention_heads", 0))
 
 
@@ -173,9 +180,13 @@ def _objective(flat: Flat, projection: Flat) -> Siglip:
         "length": flat["posemb"].shape[1],
         "embedding": projection["projection/kernel"].shape[1] if projection else 0,
     }  # fmt: skip
-    second = vocabulary > _MANY
-    how: dict[str, Any] = {"clean": "lower", "pad": 0} if second else {"clean": "canonical"}
+    loss = "sigmoid" if "bias" in flat else "softmax"
+    how: dict[str, Any] = {"clean": "canonical"}
+    if loss == "softmax":  # LiT
+        how = {"clean": "none"}
+    elif vocabulary == _GEMMA:
+        how = {"clean": "lower", "pad": 0}
     return Siglip(
         text="custom", pool="map" if "map_head/probe" in flat else "last",
-        loss="sigmoid" if "bias" in flat else "softmax", **sizes, **how,
+        loss=loss, **sizes, **how,
     )  # fmt: skip

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -25,8 +25,10 @@ from vit_jax.data.pipeline.bad_images import FallbackReader, Replacements
 from vit_jax.data.splits import order
 from vit_jax.data.splits.split import Fields, Split
 from vit_jax.data.tensorflow import Tensor, plain, tf
-from vit_jax.data.texts import Texts
 from vit_jax.errors import BadInput
+
+if TYPE_CHECKING:
+    from vit_jax.data.texts import Texts
 
 log = logging.getLogger("vit_jax")
 
@@ -77,7 +79,7 @@ class Pipeline:
     views: tuple[preprocess.View, ...] = ()
     fields: tuple[str, ...] | None = ("image", "labels")
     most_boxes: int = 0
-    texts: Texts | None = None
+    texts: "Texts | None" = None
     skipped: list[tuple[str, str]] = dataclasses.field(default_factory=list, init=False)
 
     @property

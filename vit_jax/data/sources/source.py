@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from vit_jax.config import plugins
-from vit_jax.data.formats import mask_file
 from vit_jax.data.ops.decode import BadImage
 from vit_jax.data.splits import split as splits_lib
 from vit_jax.data.splits.split import Split
@@ -120,6 +119,7 @@ def _with_checked_masks(table: splits_lib.Table, classes: int) -> splits_lib.Tab
 
     In training such a class would have no logit, and the loss would not be finite.
     """
+    from vit_jax.data.formats import mask_file
 
     def checked(mask: np.ndarray) -> np.ndarray:
         if problem := mask_file.fault(mask, None, classes):

@@ -267,7 +267,7 @@ def test_boxes_are_filled_up_to_the_number_that_is_asked_for():
     assert batch["boxes"].shape == (1, 5, 4)
     assert (batch["boxes"][0, 3:] == 0).all()
     assert batch["box_classes"][0].tolist() == [*fields["box_classes"][0], -1, -1]
-    with pytest.raises(BadInput, match="have up to 3 boxes, and the objective takes 2; let it"):
+    with pytest.raises(BadInput, match="have up to 3 boxes, and the objective takes 2; let its"):
         pictures.batches(split, fields=wanted, most_boxes=2).probe()
 
 

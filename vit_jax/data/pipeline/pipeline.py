@@ -266,8 +266,7 @@ class Pipeline:
         if lacking < 0:
             raise BadInput(
                 f"the examples, such as {self.split.name(0)}, have up to {boxes.shape[0]} boxes, "
-                f"and the objective takes {self.most_boxes}; raise that argument of "
-                "config.objective to as many."
+                f"and the objective takes {self.most_boxes}; let its argument be as many."
             )
         more = [[0, lacking], [0, 0]][: boxes.shape.rank]
         return tf.pad(boxes, more, constant_values=FIELDS[key].missing)

@@ -370,11 +370,12 @@ def steps(shape, accumulation=1, change=""):
     return np.array(measured), jax.device_get(sums), split, objective
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "shape, accumulation",
     [
-        pytest.param((1, 8, 1, 1), 1, marks=pytest.mark.integration),
-        pytest.param((1, 2, 2, 2), 1, marks=pytest.mark.integration),
+        ((1, 8, 1, 1), 1),
+        ((1, 2, 2, 2), 1),
         ((1, 1, 1, 1), 2),
     ],
 )

@@ -46,6 +46,7 @@ PLAN = ["plan", "--config=configs/base.py", "--accelerator=h100-8", "--config.ba
         "--config.model.depth=1"]  # fmt: skip
 
 
+@pytest.mark.integration
 def test_a_plan_takes_the_rate_that_was_measured(tmp_path, capsys):
     file = tmp_path / "bench.json"
     file.write_text(json.dumps({"pipelines": {"ours": {"images_per_sec_per_core": 2.5}}}))

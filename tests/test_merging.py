@@ -163,6 +163,7 @@ def test_flops_are_by_hand():
     assert 0.7 < cfg.forward_flops(224, 224) / whole.forward_flops(224, 224) < 0.8
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("changes", [{"patch_dropout": 0.5}, {"drop_path": 0.5}, {"dropout": 0.3}])
 def test_a_training_step_has_gradients_for_every_parameter(changes):
     cfg = tiny.config(merge=2, pool="gap", **changes)
@@ -249,6 +250,7 @@ def workdir(tmp_path_factory):
     return exports.run(tmp_path_factory.mktemp("run"))
 
 
+@pytest.mark.integration
 def test_loaded_weights_merge_as_they_are_told(workdir):
     whole, params, preprocess = vit_jax.load(workdir)
     model, same, _ = vit_jax.load(workdir, merge=1)

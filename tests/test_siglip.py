@@ -223,13 +223,14 @@ def steps(loss, accumulation=1, shape=(1, 1, 1, 1), embedding=0):
     return np.array(measured), jax.device_get(current.params)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "loss, accumulation, shape",
     [
         ("sigmoid", 4, (1, 1, 1, 1)),
-        pytest.param("sigmoid", 1, (1, 8, 1, 1), marks=pytest.mark.integration),
-        pytest.param("sigmoid", 2, (1, 2, 2, 2), marks=pytest.mark.integration),
-        pytest.param("softmax", 2, (1, 8, 1, 1), marks=pytest.mark.integration),
+        ("sigmoid", 1, (1, 8, 1, 1)),
+        ("sigmoid", 2, (1, 2, 2, 2)),
+        ("softmax", 2, (1, 8, 1, 1)),
     ],
 )  # fmt: skip
 def test_pairs_are_those_of_the_global_batch(loss, accumulation, shape):
@@ -240,6 +241,7 @@ def test_pairs_are_those_of_the_global_batch(loss, accumulation, shape):
     assert expected[2, 0] < expected[0, 0]  # it learns
 
 
+@pytest.mark.integration
 def test_both_passes_of_a_micro_batch_drop_the_same():
     objective, network = Siglip(**TEXT), Network(apply, HALF, HALF)
     params, keys = parameters(objective) | {"dropped": jnp.zeros(())}, jax.random.split(KEY, 2)

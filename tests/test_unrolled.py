@@ -47,6 +47,7 @@ def assert_same(cfg):
         np.testing.assert_allclose(found_leaf, leaf, rtol=2e-4, atol=1e-5 * largest)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "changes",
     [

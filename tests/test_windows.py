@@ -126,6 +126,7 @@ FORMS = {
 }
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_of_the_layers_gives_the_same(form):
     """As the loop over modules: loss and gradients, with stochastic depth."""
@@ -142,6 +143,7 @@ def test_every_form_of_the_layers_gives_the_same(form):
     )  # fmt: skip
 
 
+@pytest.mark.integration
 def test_feature_maps_and_last_layer_have_windows_before_them():
     cfg = config()
     params = weights(cfg)
@@ -171,6 +173,7 @@ def test_windows_on_a_mesh_are_those_of_one_device(shape):
     np.testing.assert_allclose(found, tiny.logits(cfg, params, x), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("scan", [True, False])
 def test_figures_show_no_attention_across_windows(scan):
     """And whoever asks for weights gets the logits that others get."""
@@ -187,6 +190,7 @@ def test_figures_show_no_attention_across_windows(scan):
     np.testing.assert_allclose(logits, tiny.logits(cfg, params, images()), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("grid, prefix", [((6, 6), 0), ((6, 6), 1), (GRID, 0)])
 @pytest.mark.parametrize("path", [p for p in typing.get_args(Path) if p != "cudnn"])
 def test_asking_for_weights_changes_no_output(path, grid, prefix):

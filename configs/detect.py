@@ -10,13 +10,15 @@
 
     backbone  full: the whole backbone learns; frozen: only pyramid and head; lora: low-rank
               matrices too
+    small     true: a backbone of 0.5 M parameters that begins at random, for any machine
     model     a variant, or auto: that of init
     size      side of a training image, or ROWSxCOLUMNS (256; with dataset, the paper's)
     dataset   coco | voc: settings of ViTDet (arXiv:2203.16527); the source is still yours to give
     standin   true: noise of the size of COCO, for plans and a first step on any machine
 
 Without dataset, inferred, not from a paper: AdamW at 5e-4, batch 8, 60 epochs, and a small head
-(96 channels, two convolutions) on strides of 8, 16 and 32. Without init the model is a Ti/8.
+(96 channels, two convolutions) on strides of 8, 16 and 32. Without init the model is a Ti/8. With
+small, the rate is 1e-3 and there are 40 epochs.
 
 ViTDet's settings are those of section 4 and appendix A.2, and of projects/ViTDet in detectron2: the
 simple feature pyramid, windows of 14 patches with four global blocks, images of 1024 pixels with
@@ -42,7 +44,11 @@ _VITDET = {"B": (0.7, 0.1, 100), "L": (0.8, 0.4, 100), "H": (0.9, 0.5, 75)}
 
 def get_config(arg=None):
     """Returns the configuration; the module describes the arguments."""
-    args = parse_args(arg, backbone="full", model="auto", size="", dataset="", standin=False)
+    args = parse_args(
+        arg, backbone="full", small=False, model="auto", size="", dataset="", standin=False
+    )
+    if args.small and (args.backbone, args.model, args.dataset) != ("full", "auto", ""):
+        raise BadInput("small=true has a model of its own, all of it learns; leave the others out.")
     if args.standin and args.dataset != "coco":
         raise BadInput("standin=true is noise in place of COCO; give dataset=coco.")
     if args.dataset and args.dataset not in _DATASETS:
@@ -61,6 +67,8 @@ def get_config(arg=None):
         _as_vitdet(config, args)
     else:
         _as_inferred(config, args)
+    if args.small:
+        _make_small(config)
     return config
 
 
@@ -76,6 +84,19 @@ def _as_inferred(config, args):
     config.optimizer.weight_decay = 0.05
     config.schedule.lr = 5e-4
     config.schedule.warmup = "5 percent"
+
+
+def _make_small(config):
+    config.model.variant = "Ti/8"
+    config.model.width = 96
+    config.model.depth = 4
+    config.model.mlp = 384
+    config.model.heads = 3
+    config.model.posemb = "sincos2d"
+    config.model.pool = "gap"
+    config.length = "40 epochs"
+    config.schedule.lr = 1e-3
+    config.recipe.protocol = "small"
 
 
 def _as_vitdet(config, args):

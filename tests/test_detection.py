@@ -481,6 +481,13 @@ def test_recipe_trains_as_vitdet(model, decay, depth, epochs):
     assert sum(objective.places(1024, 1024).counts) == 21824
 
 
+def test_small_recipe_has_half_a_million_parameters():
+    config = config_lib.load("vit_jax:detect:small=true,size=96x128", [])
+    assert (config.length, config.schedule.lr) == ("40 epochs", 1e-3)
+    backbone = variants.shapes(variants.of(config.model, 3), 96, 128)
+    assert sum(math.prod(x.shape) for x in jax.tree.leaves(backbone)) == pytest.approx(5e5, rel=0.1)
+
+
 @pytest.mark.parametrize(
     "given, part",
     [
@@ -490,6 +497,8 @@ def test_recipe_trains_as_vitdet(model, decay, depth, epochs):
         ("dataset=voc,model=B/16,standin=true", "give dataset=coco"),
         ("dataset=coco", "model=auto; give one of ViTDet"),
         ("dataset=voc,model=S/16", "model=S/16; give one of ViTDet"),
+        ("small=true,model=B/16", "leave the others out"),
+        ("small=true,backbone=frozen", "leave the others out"),
     ],
 )
 def test_recipe_refuses_what_it_does_not_know(given, part):

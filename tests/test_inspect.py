@@ -96,7 +96,7 @@ def test_text_names_every_tensor_and_field(files, capsys):
     "arguments, said",
     [
         (["nothing.npz"], "does not exist"),
-        (["nothing.npz", "--config.seed=1"], "takes no"),
+        (["nothing.npz", "--config.seed=1"], "'--config.seed=1'; an example: vit_jax inspect"),
         ([], "FILE_OR_RUN"),
     ],
 )

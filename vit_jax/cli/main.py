@@ -69,8 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         args, rest = parser.parse_known_args(argv)
         if getattr(args, "images", None) == [] and all(w[:1] != "-" or w == "-" for w in rest):
             args.images, rest = rest, []  # argparse fills `*` only up to the first option
-        if rest and not COMMANDS[args.command].OVERRIDES:
-            parser.error(f"{args.command} takes no {rest[0]!r}")
+        if rest and not (command := COMMANDS[args.command]).OVERRIDES:
+            parser.error(f"{args.command} takes no {rest[0]!r}; an example: {command.EXAMPLE}")
     except SystemExit as e:  # argparse has printed its message
         return int(e.code or 0)
     logging.basicConfig(

@@ -98,6 +98,22 @@ def test_losses_are_those_of_the_papers_on_the_same_mixed_images(kind, temperatu
     assert float(found["teacher_top1"]) == (first == given["labels"][:, 0])[mask].sum()
 
 
+def test_the_teacher_sees_the_view_that_is_named_and_the_model_the_image():
+    """The fixed teacher of arXiv:2106.05237, section 3.1, sees an image without augmentation."""
+    given = batch()
+    plain = np.random.default_rng(5).integers(0, 256, given["image"].shape, np.uint8)
+    made = objective(view="plain")
+    assert made.batch(4, 6, 3)["plain"] == made.batch(4, 6, 3)["image"]
+    sums = jax.jit(functools.partial(made.sums, NETWORK, key=KEY, drawn=None))
+    found = sums(small_params(), {"teacher": small_params(1)}, {**given, "plain": plain})
+    teacher = taught({"image": plain}, 1.0)
+    logits = small(small_params(), given["image"] / 127.5 - 1, train=False, key=None)
+    p, q = log_softmax(teacher), log_softmax(np.asarray(logits, np.float64))
+    assert float(found["loss"]) == pytest.approx(np.sum(np.exp(p) * (p - q)), rel=1e-4)
+    with pytest.raises(BadInput, match=r"not mixed.*mixup.alpha=0"):
+        objective(view="plain", cutmix=1.0)
+
+
 @pytest.mark.parametrize("kind, share, expected", [
     ("hard", 0.25, 0.75 * np.log(3) + 0.25 * np.log(1.5)),
     ("soft", 0.25, 0.75 * np.log(3) + 0.25 * (0.75 * np.log(1.125) + 0.25 * np.log(0.75))),

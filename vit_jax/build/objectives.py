@@ -101,7 +101,7 @@ def _auto(config: sections.Config, cfg: variants.Config) -> Objective:
         return Distillation(**learned, **taught, teacher=model, token=cfg.two_heads)
     if config.distillation != sections.Distillation():
         raise BadInput(
-            "distillation.kind, temperature and share have no use without a teacher; give "
+            "distillation.kind, temperature, share and view have no use without a teacher; give "
             "--config.distillation.teacher=FILE_OR_RUN, or leave them out."
         )
     return Classification(**learned)

@@ -123,6 +123,7 @@ class Distillation:
     temperature: float = results(
         1.0, "soft: divides the logits of teacher and model", Range(0.01, 100))
     share: float = results(1.0, "share of the teacher in the loss; the rest is of labels", _SHARE)
+    view: str = results("", 'view of data.views that the teacher sees; "": what the model sees')
 
 
 @dataclass(frozen=True)

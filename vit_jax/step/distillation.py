@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The objective of learning from a teacher: the same crop and the same mix for both models.
+"""The objective of learning from a teacher, by default with the same crop and mix for both models.
 
 "Patient and consistent" teaching (arXiv:2106.05237), and the soft and hard losses of DeiT
 (arXiv:2012.12877, section 4), whose distillation token learns from the teacher and whose class
@@ -32,6 +32,8 @@ class Distillation(Classification):
         `hard`: the cross-entropy against the teacher's first class.
       temperature: T, which divides the logits of both.
       share: the teacher's share of the loss. The rest is that of labels, as in `Classification`.
+      view: the field with the teacher's images, uint8 like `image`. "": it sees what the model
+        sees, mixed too. A view that draws nothing is the fixed teacher of 2106.05237, section 3.1.
       token: whether the teacher's part is that of the head of the model's distillation token, and
         that of labels that of its class token. Otherwise both are of the one output.
     """
@@ -40,6 +42,7 @@ class Distillation(Classification):
     kind: str = "soft"
     temperature: float = 1.0
     share: float = 1.0
+    view: str = ""
     token: bool = False
 
     METRICS = ("loss", "top1", "agreement", "teacher_top1")
@@ -50,6 +53,12 @@ class Distillation(Classification):
             raise BadInput(
                 f"distillation.temperature={self.temperature} has no use with kind=hard; leave it "
                 "out."
+            )
+        if self.view and (self.mixup or self.cutmix):
+            raise BadInput(
+                f"distillation.view={self.view!r} shows the teacher images that are not mixed, and "
+                "the model sees mixed ones; give --config.mixup.alpha=0 --config.mixup.cutmix=0, "
+                "or leave the view out."
             )
         if self.token and self.share == 1:
             raise BadInput(
@@ -72,6 +81,10 @@ class Distillation(Classification):
             )
         return self
 
+    def batch(self, height: int, width: int, channels: int) -> dict[str, jax.ShapeDtypeStruct]:
+        fields = super().batch(height, width, channels)
+        return fields | ({self.view: fields["image"]} if self.view else {})
+
     def step_flops(self, cfg: Any, height: int, width: int) -> int:
         teacher = self.teacher.cfg.forward_flops(height, width)
         return super().step_flops(cfg, height, width) + teacher
@@ -86,7 +99,10 @@ class Distillation(Classification):
         key: jax.Array,
     ) -> Sums:
         teacher = network.others["teacher"]
-        shown_BHWC = self._images(teacher, batch, drawn)
+        if self.view:
+            shown_BHWC = teacher.normalise(batch[self.view])
+        else:
+            shown_BHWC = self._images(teacher, batch, drawn)
         taught_BY = teacher.apply(kept["teacher"], shown_BHWC, train=False)
         taught_BY = jax.lax.stop_gradient(taught_BY.astype(jnp.float32))
         images_BHWC = self._images(network, batch, drawn)

@@ -468,6 +468,8 @@ def test_run_is_measured_and_branched_bit_for_bit(finished, tmp_path):
     digits = results["fewshot_digits"]
     assert min(digits["probe_allshot"], digits["knn_allshot"]) > 0.1
     assert digits.keys() == {"knn_allshot", "probe_allshot", "examples"}
+    assert results["fewshot_digits_raw"].keys() == digits.keys()
+    assert results["fewshot_digits_raw"] != digits  # of the student
     rows = [json.loads(line) for line in (finished / "metrics.jsonl").read_text().splitlines()]
     assert {"train/entropy", "train/std", "train/ibot", "train/koleo", "train/collapsed"} <= set(
         rows[0]

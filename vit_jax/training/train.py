@@ -362,8 +362,8 @@ def evaluate(
     began = time.perf_counter()
     for name in names:
         for suffix, trained in versions.items():
-            if suffix and name in run.tasks:
-                continue  # few-shot measures the representation that others load: the average
+            if suffix and name in run.tasks and not run.program.objective.AVERAGE:
+                continue  # others load the average; only a teacher is compared with its student
             report.progress(f"step {step}  evaluating {name}{suffix}", passing=True)
             params = run.program.whole(trained, state.base)
             values = measure(run, params, state.kept, name)

@@ -5,6 +5,7 @@
 
 import functools
 import tracemalloc
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,6 @@ import pytest
 from test_train_step import rules_of
 
 from vit_jax.data.numpy_ops import resize
-from vit_jax.data.ops.decode import Decode
 from vit_jax.inference import segmenter
 from vit_jax.reports import segmentation_page
 from vit_jax.reports.worst import Worst
@@ -33,9 +33,12 @@ def test_windows_cover_every_pixel(length, window):
 
 def by_colour(whole, size=(16, 24), scale=1.0):
     """A segmenter that reads classes from the images: red, green or blue."""
-    rules = rules_of((1, 1, 1, 1))
+    run = SimpleNamespace(
+        names=("r", "g", "b"), size=size, params={}, rules=rules_of((1, 1, 1, 1)),
+        objective=Segmentation(scale=scale),
+    )  # fmt: skip
     step = jax.jit(lambda _, windows: windows.astype(jnp.float32))
-    return segmenter.Segmenter(("r", "g", "b"), size, Decode(), {}, rules, step, whole, scale)
+    return segmenter.Segmenter(run, step, whole)
 
 
 def test_windows_cover_an_image_at_the_scale_of_the_run():

@@ -158,7 +158,7 @@ def test_frames_have_the_pixels_of_their_boxes():
 def detected(objects, names, worst=()) -> detection_page.Detected:
     figures = objects.figures()
     return detection_page.Detected(
-        "run", "coco:x", "val", (32, 48), names, len(objects), figures, [*worst]
+        "run", "coco:x", "val", (32, 48), names, [*worst], "", len(objects), figures
     )
 
 

@@ -15,8 +15,7 @@ from test_train_step import rules_of
 
 from vit_jax.data.numpy_ops import resize
 from vit_jax.inference import segmenter
-from vit_jax.reports import segmentation_page
-from vit_jax.reports.worst import Worst
+from vit_jax.reports import dense_page
 from vit_jax.step.segmentation import Segmentation
 
 
@@ -105,11 +104,11 @@ def test_wide_image_takes_no_more_memory_than_its_tiles():
 
 
 def test_only_the_worst_images_are_drawn_and_kept():
-    drawn, worst = [], Worst()
+    drawn, worst = [], dense_page.Worst()
 
     def draw(name):
         drawn.append(name)
-        return segmentation_page.Case(name, 0.0, b"")
+        return dense_page.Case(name, 0.0, b"")
 
     mious = np.random.default_rng(0).permutation(200) // 2 / 100  # each twice
     names = [f"{miou:.2f} {number:03d}" for number, miou in enumerate(mious)]

@@ -146,8 +146,7 @@ def evaluate(args: argparse.Namespace) -> "Detected":
     from vit_jax.data.numpy_ops.resize import Unsuitable
     from vit_jax.evaluators import detection
     from vit_jax.inference import model as inference
-    from vit_jax.reports import detection_page, summary
-    from vit_jax.reports.worst import Worst
+    from vit_jax.reports import dense_page, detection_page, summary
 
     unused = {"labels": "", "classes": "all", "names": "", "heads": 0, "patch": 0}
     arguments.check_unused(args, "boxes", **unused, merge_tokens=None)
@@ -171,7 +170,7 @@ def evaluate(args: argparse.Namespace) -> "Detected":
                 raise BadInput(f"{example}: {e}, or leave it out.") from e
             yield image, (example, truth._replace(classes=own_class[truth.classes]))
 
-    worst = Worst[detection_page.Case]()
+    worst = dense_page.Worst()
     with console.bar("images") as progress:
         for done, (image, known, found) in enumerate(dense.applied(model, images()), 1):
             example, truth = known
@@ -188,8 +187,9 @@ def evaluate(args: argparse.Namespace) -> "Detected":
         )
     measured = {name: {**figures.coco, detection.VOC: figures.voc}} if not args.data else {}
     return detection_page.Detected(
-        args.weights, args.data or opened.spec, name, model.run.size, model.run.names, len(objects),
-        figures, worst.cases(), summary.verdict(measured, model.run.expected, model.run.changed),
+        args.weights, args.data or opened.spec, name, model.run.size, model.run.names,
+        worst.cases(), summary.verdict(measured, model.run.expected, model.run.changed),
+        len(objects), figures,
     )  # fmt: skip
 
 

@@ -93,8 +93,7 @@ def evaluate(args: argparse.Namespace) -> "Segmented":
     from vit_jax.data.numpy_ops.resize import Unsuitable
     from vit_jax.evaluators.segmentation import Pixels
     from vit_jax.inference import model as inference
-    from vit_jax.reports import segmentation_page, summary
-    from vit_jax.reports.worst import Worst
+    from vit_jax.reports import dense_page, segmentation_page, summary
 
     unused = {"labels": "", "classes": "all", "names": "", "heads": 0, "patch": 0}
     arguments.check_unused(args, "masks", **unused, merge_tokens=None)
@@ -116,7 +115,7 @@ def evaluate(args: argparse.Namespace) -> "Segmented":
                 raise BadInput(f"{example}: {e}, or leave it out.") from e
             yield image, (example, own_class[mask])
 
-    worst = Worst[segmentation_page.Case]()
+    worst = dense_page.Worst()
     with console.bar("images") as progress:
         for done, (image, known, predicted) in enumerate(dense.applied(model, images()), 1):
             example, mask = known
@@ -130,9 +129,9 @@ def evaluate(args: argparse.Namespace) -> "Segmented":
         raise BadInput(f"no pixel of {opened.spec}, split {name}, has a class.")
     measured = {name: {"windows_miou": pixels.figures.miou}} if not args.data else {}
     return segmentation_page.Segmented(
-        args.weights, args.data or opened.spec, name, "whole" if args.whole else "windows",
-        model.run.size, model.run.names, pixels, worst.cases(),
-        summary.verdict(measured, model.run.expected, model.run.changed),
+        args.weights, args.data or opened.spec, name, model.run.size, model.run.names,
+        worst.cases(), summary.verdict(measured, model.run.expected, model.run.changed),
+        "whole" if args.whole else "windows", pixels,
     )  # fmt: skip
 
 

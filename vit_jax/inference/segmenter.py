@@ -148,8 +148,8 @@ def highest(logits_hwY: np.ndarray, height: int, width: int) -> np.ndarray:
 
     It holds the resized logits of a tile at a time.
     """
-    (above, below, down), (left, right, across) = (
-        _between(after, before)
+    ((above, below), down), ((left, right), across) = (
+        resize.between(after, before)
         for after, before in zip((height, width), logits_hwY.shape, strict=False)
     )
     most = max(1, _TILE_BYTES // (4 * logits_hwY.shape[2]))  # pixels of a tile
@@ -164,13 +164,6 @@ def highest(logits_hwY: np.ndarray, height: int, width: int) -> np.ndarray:
         a, b = (rows[:, side[part] - first] for side in (left, right))
         classes_HW[some, part] = _mixed(a, b, across[None, part, None]).argmax(axis=-1)
     return classes_HW
-
-
-def _between(after: int, before: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the positions on both sides of each pixel, and its distance from the first."""
-    at = np.clip((np.arange(after) + 0.5) * before / after - 0.5, 0, before - 1)
-    first = np.floor(at).astype(int)
-    return first, np.minimum(first + 1, before - 1), (at - first).astype(np.float32)
 
 
 def _mixed(a: np.ndarray, b: np.ndarray, share: np.ndarray) -> np.ndarray:

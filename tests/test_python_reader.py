@@ -349,7 +349,7 @@ def test_low_rank_matrices_learn_masks_and_boxes_without_tensorflow(
         "--config.report.writers=()", "--config.report.page=false",
     )  # fmt: skip
     command("predict", tmp_path / "run", next((tmp_path / "data").rglob("*g")), f"--out={out}")
-    command("save", tmp_path / "run", f"--out={tmp_path / 'merged.npz'}", "--merge")
+    command("save", tmp_path / "run", tmp_path / "merged.npz", "--merge")
     with np.load(tmp_path / "merged.npz") as merged:
         assert not any("lora" in name for name in merged)
 

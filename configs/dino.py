@@ -87,26 +87,15 @@ def get_config(arg=None):
         arg, paper="small", model="", size=0, local=0, crops=-1, centring="", ibot=-1.0, koleo=-1.0,
         gram=0.0, dataset="imagenet", release="", standin=False,
     )  # fmt: skip
-    if args.paper not in _PAPERS:
-        raise unknown("paper", args.paper, _PAPERS)
-    if args.paper == "small" and (args.dataset, args.standin) != ("imagenet", False):
-        raise BadInput("dataset and standin are of a paper; give paper=dino, ibot or dinov2.")
-    paper = dict(_PAPERS[args.paper])
-    own = {"model": args.model, "size": args.size, "local": args.local, "centring": args.centring}
-    paper |= {name: value for name, value in own.items() if value}
-    own = {"crops": args.crops, "ibot": args.ibot, "koleo": args.koleo}
-    paper |= {name: value for name, value in own.items() if value >= 0}
-
+    paper = _settings(args)
     config = base.get_config()
     config.length = paper["length"]
     config.batch_size = paper["batch_size"]
+    late = f", gram={args.gram}, gram_from='80 percent'" if args.gram else ""
     config.objective = (
         f"dino(local={paper['crops']}, local_size={paper['local']}, ibot={paper['ibot']}, "
-        f"koleo={paper['koleo']}, centring={paper['centring']!r}, {paper['head']})"
+        f"koleo={paper['koleo']}, centring={paper['centring']!r}, {paper['head']}{late})"
     )
-    if args.gram:
-        late = f", gram={args.gram}, gram_from='80 percent')"
-        config.objective = config.objective.removesuffix(")") + late
     config.model.variant = paper["model"]
     config.model.drop_path = paper["drop_path"]
     if paper["model"] == "Ti/4":
@@ -143,6 +132,19 @@ def get_config(arg=None):
             _expect(config, args.paper)
     config.recipe.name = "dino"
     return config
+
+
+def _settings(args):
+    """Returns the settings of a paper, with those that the arguments change."""
+    if args.paper not in _PAPERS:
+        raise unknown("paper", args.paper, _PAPERS)
+    if args.paper == "small" and (args.dataset, args.standin) != ("imagenet", False):
+        raise BadInput("dataset and standin are of a paper; give paper=dino, ibot or dinov2.")
+    own = {"model": args.model, "size": args.size, "local": args.local, "centring": args.centring}
+    given = {name: value for name, value in own.items() if value}
+    own = {"crops": args.crops, "ibot": args.ibot, "koleo": args.koleo}
+    given |= {name: value for name, value in own.items() if value >= 0}
+    return _PAPERS[args.paper] | given
 
 
 def _expect(config, paper):

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from vit_jax.cli.main import main
 from vit_jax.data.formats.boxes import Truth
 from vit_jax.step.detection import Detections
 
@@ -157,3 +158,24 @@ def yolo(root: Path, counts=(("train", 6), ("val", 3), ("test", 3))) -> Path:
         lines.append(f"{split}: images/{split}")
     (root / "data.yaml").write_text("\n".join(lines))
     return root
+
+
+def edited(path: Path, **changes):
+    """Changes the lists of a COCO file by functions."""
+    content = json.loads(path.read_text())
+    for key, change in changes.items():
+        content[key] = change(content[key])
+    path.write_text(json.dumps(content))
+
+
+def truths(source, split):
+    read = source.splits[split].truth_reader()
+    return [read(index) for index in range(len(source.splits[split]))]
+
+
+def checked(capsys, spec):
+    """What `data check` lists: (file, reason)."""
+    code = main(["data", "check", str(spec), "--json"])
+    report = json.loads(capsys.readouterr().out)
+    assert code == (2 if report["bad"] else 0)
+    return [(one["file"], one["reason"]) for one in report["bad"]]

@@ -7,6 +7,7 @@ import dataclasses
 import time
 
 from vit_jax.data.ops.decode import BadImage
+from vit_jax.data.ops.geometry import Geometric
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,3 +35,11 @@ class Broken:
 
     def in_numpy(self, image, seed):
         return 1 // 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Turned(Geometric):
+    """Moves masks and boxes with TensorFlow alone."""
+
+    def in_numpy(self, image, seed):
+        return image[::-1]

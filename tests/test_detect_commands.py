@@ -9,6 +9,7 @@ import math
 import re
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
 
 import boxed
 import numpy as np
@@ -95,8 +96,9 @@ def test_files_have_learned_neither(tmp_path, name):
 class Guesses:
     """A detector that finds the same box in every image."""
 
-    names, size, expected, changed = boxed.NAMES, (32, 48), sections.Expected(), ()
-    decode = Decode()
+    run = SimpleNamespace(
+        names=boxed.NAMES, size=(32, 48), decode=Decode(), expected=sections.Expected(), changed=()
+    )
 
     def check(self, image):
         pass
@@ -156,7 +158,7 @@ def test_frames_have_the_pixels_of_their_boxes():
 def detected(objects, names, worst=()) -> detection_page.Detected:
     figures = objects.figures()
     return detection_page.Detected(
-        "run", "coco:x", "val", (32, 48), names, len(objects), figures, [*worst]
+        "run", "coco:x", "val", (32, 48), names, [*worst], "", len(objects), figures
     )
 
 

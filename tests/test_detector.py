@@ -3,15 +3,15 @@
 
 """Images of any size through a detector: their boxes come back in their own pixels."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from test_train_step import rules_of
 
-from vit_jax.config import sections
 from vit_jax.data.numpy_ops.resize import Unsuitable
-from vit_jax.data.ops.decode import Decode
 from vit_jax.inference import detector
 
 SIZE = (48, 64)
@@ -35,9 +35,8 @@ def of_red(_, images):
 
 
 def of_colour(shape=(1, 1, 1, 1)):
-    return detector.Detector(
-        ("a", "b"), SIZE, Decode(), {}, rules_of(shape), jax.jit(of_red), sections.Expected(), ()
-    )
+    run = SimpleNamespace(size=SIZE, params={}, rules=rules_of(shape))
+    return detector.Detector(run, jax.jit(of_red))
 
 
 def picture(sides, box):

@@ -117,6 +117,52 @@ def test_ops_are_within_one_grey_level_of_tensorflow(text, height, width, kind, 
     assert abs(made - expected).max() <= 1
 
 
+MOVING = (
+    "resize(40)", "resize_small(24)", "bv_resize_small(24)", "central_crop(16)",
+    "resize_inside((9, 40))|pad((9, 40))", "scale_jitter((20, 30))",
+    "scale_jitter(24, smallest=0.5, largest=1.5, covers=True)", "random_crop((16, 9))",
+    "inception_crop(32)", "flip_lr", "shift(5)", "affine(degrees=30, scale=0.2, shift=3)",
+    "random_erasing(1.0)", "grayscale(0.5)",
+)  # fmt: skip
+
+
+@functools.cache
+def fields_with_tensorflow(text):
+    (*ops,) = chain.parse("ops", text, 32)
+    kinds = {
+        "image": tf.TensorSpec([None, None, 3], tf.uint8),
+        "mask": tf.TensorSpec([None, None], tf.int32),
+        "boxes": tf.TensorSpec([5, 4], tf.float32),
+        "box_classes": tf.TensorSpec([5], tf.int32),
+    }
+    signature = [kinds, tf.TensorSpec([2], tf.int64)]
+    process = chain.apply_to_fields(tuple(ops))
+    return tuple(ops), tf.function(process, input_signature=signature, autograph=False)
+
+
+@pytest.mark.parametrize("text", MOVING)
+@given(st.integers(16, 70), st.integers(16, 70), st.integers(0, 99), SEEDS)
+def test_masks_and_boxes_move_as_with_tensorflow(text, height, width, kind, seed):
+    rng, sides = np.random.default_rng(kind), np.array([width, height] * 2)
+    shares = np.sort(rng.random((5, 2, 2)), axis=1).reshape(5, 4)
+    fields = {
+        "image": picture(height, width, kind),
+        "mask": rng.integers(-1, 9, (height, width), np.int32),
+        "boxes": (shares * sides).astype(np.float32),
+        "box_classes": np.array([0, 3, 1, 2, -1], np.int32),
+    }
+    ops, process = fields_with_tensorflow(text)
+    expected = {key: x.numpy() for key, x in process(fields, tf.constant(seed, tf.int64)).items()}
+    made = numpy_chain.apply_to_fields(ops, fields, seed)
+    assert made.keys() == expected.keys()
+    for key, x in made.items():
+        assert (x.dtype, x.shape) == (expected[key].dtype, expected[key].shape), key
+    assert abs(made["image"].astype(int) - expected["image"]).max() <= 1
+    np.testing.assert_array_equal(made["mask"], expected["mask"])
+    np.testing.assert_array_equal(made["box_classes"], expected["box_classes"])
+    np.testing.assert_allclose(made["boxes"], expected["boxes"], atol=1e-4)
+
+
 @functools.cache
 def layer(name, magnitude):
     kinds = [tf.TensorSpec([None, None, 3], tf.uint8), tf.TensorSpec([3], tf.float32)]

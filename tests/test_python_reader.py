@@ -4,17 +4,23 @@
 """data.reader=python makes the batches of tf.data, in processes that end when they should."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 
+import boxed
 import numpy as np
+import own_ops
 import pictures
 import pytest
 from opened_sources import opened
+from PIL import Image
+from test_segment_commands import masks_folder
 
 from vit_jax.data import readers
+from vit_jax.data.example import BOXES
 from vit_jax.data.numpy_ops import chain as numpy_chain
 from vit_jax.data.numpy_ops import decode as numpy_decode
 from vit_jax.data.ops import chain
@@ -93,6 +99,49 @@ def test_views_texts_and_rows_of_a_process_are_those_of_tensorflow():
     rows = range(2, 5)
     for expected, made in zip(tf.train(1, 4, rows), python.train(1, 4, rows), strict=True):
         same(expected, made)
+
+
+@pytest.mark.parametrize("kind", ["coco", "yolo", "masks", "mix", "synthetic:voc"])
+def test_masks_and_boxes_in_batches_are_those_of_tensorflow(tmp_path, kind):
+    """Masks are exactly those, boxes up to rounding."""
+    if kind == "masks":
+        spec = f"masks:{masks_folder(tmp_path)}"
+    elif kind == "mix":
+        parts = (boxed.coco(tmp_path / "a"), boxed.coco(tmp_path / "b", first=40))
+        spec = "mix:" + ",".join(f"1*coco:{part}" for part in parts)
+    else:
+        spec = kind if ":" in kind else f"{kind}:{getattr(boxed, kind)(tmp_path)}"
+    moving = ("mask",) if kind in ("masks", "synthetic:voc") else ("boxes", "box_classes")
+    ops = "decode|scale_jitter({size}, 0.5, 1.5)|flip_lr|color_jitter(0.2)"
+    split = opened(spec).split("train")
+    most = {} if "mask" in moving else {"most_boxes": 9}
+    tf, python = pipes(split, ops, (16, 24), fields=("image", "labels", *moving), **most)
+    assert tf.shapes() == python.shapes()
+    for expected, made in zip(tf.train(0, 3), python.train(0, 3), strict=True):
+        if most:
+            np.testing.assert_allclose(made["boxes"], expected.pop("boxes"), atol=1e-4)
+            del made["boxes"]
+        same(expected, made)
+
+
+@pytest.mark.parametrize("kind", ["boxes", "mask"])
+def test_an_image_with_a_mask_or_boxes_of_another_size_is_bad(tmp_path, kind):
+    """Both readers replace the same image for the same reason."""
+    if kind == "mask":
+        root = masks_folder(tmp_path)
+        Image.new("L", (5, 4)).save(root / "masks/train/0.png")
+        spec, fields, said = f"masks:{root}", ("image", "mask"), "the mask has 5 x 4 pixels"
+    else:
+        file = boxed.coco(tmp_path) / "annotations/instances_train.json"
+        file.write_text(re.sub(r'"width": \d+', '"width": 7', file.read_text(), count=1))
+        spec, fields, said = f"coco:{file}", ("image", *BOXES), "its boxes are for 7 x"
+    split = opened(spec).split("train")
+    with pytest.raises(BadInput, match=f"cannot be decoded: .*{said}"):
+        list(pipes(split, fields=fields)[1].train(0, 2))
+    tf, python = pipes(split, fields=fields, bad_images="skip")
+    same(next(tf.train(0, 1)), next(python.train(0, 1)))
+    assert python.skipped == tf.skipped
+    assert said in python.skipped[0][1]
 
 
 def test_a_continued_run_reads_the_same_batches(tmp_path):
@@ -181,10 +230,9 @@ def test_what_only_tensorflow_does_is_one_message():
         pipes(alone)[1].probe()
     with pytest.raises(BadInput, match=r"data.cache=raw needs data.reader=tf"):
         pipes(digits)[1].cached("raw")
-    images, masks = np.zeros([4, 8, 8, 3], np.uint8), np.zeros([4, 8, 8], np.int32)
-    masked = splits_lib.of_arrays("a", images, np.ones([4, 1], np.int32), mask=masks)
-    with pytest.raises(BadInput, match=r"does not move mask .*reader=tf"):
-        pipes(masked, fields=("image", "labels", "mask"))[1].probe()
+    fields = {"image": np.zeros([8, 8, 3], np.uint8), "mask": np.zeros([8, 8], np.int32)}
+    with pytest.raises(BadInput, match=r"op Turned moves masks and boxes with .*reader=tf"):
+        numpy_chain.apply_to_fields((own_ops.Turned(),), fields, (0, 0))
     windowed = windows.Windowed(digits.table, digits.rows, np.array([0, 5]), 2)
     with pytest.raises(BadInput, match=r"window_shards=2 .*reader=tf"):
         next(pipes(windowed)[1].train(0, 1))
@@ -267,9 +315,11 @@ sys.exit(code)
 """
 
 
-@pytest.mark.integration
-def test_runs_on_digits_and_folders_import_no_tensorflow(root, tmp_path, image_folder):
-    def command(*arguments):
+@pytest.fixture
+def command(root):
+    """Runs a command where TensorFlow is not installed, and returns what it prints."""
+
+    def run(*arguments):
         done = subprocess.run(
             [sys.executable, "-c", _WITHOUT, *map(str, arguments)], cwd=root,
             capture_output=True, text=True, timeout=300,
@@ -277,6 +327,33 @@ def test_runs_on_digits_and_folders_import_no_tensorflow(root, tmp_path, image_f
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    return run
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("recipe", ["detect", "segment"])
+def test_low_rank_matrices_learn_masks_and_boxes_without_tensorflow(
+    tmp_path, command, digits_run, recipe
+):
+    """Images are read, moved and predicted without it."""
+    if recipe == "detect":
+        source, out = f"coco:{boxed.coco(tmp_path / 'data')}", tmp_path / "found.json"
+        more = ["--config.objective=detection(width=16, depth=1, strides=(4, 8))"]
+    else:
+        source, out = f"masks:{masks_folder(tmp_path / 'data')}", tmp_path / "found"
+        more = []
+    command(
+        "train", f"--config=configs/{recipe}.py:size=16x24,backbone=lora",
+        f"--workdir={tmp_path / 'run'}", f"--data={source}", f"--config.init={digits_run}", *more,
+        "--config.data.reader=python", "--config.length=2 steps", "--config.batch_size=4",
+        "--config.report.writers=()", "--config.report.page=false",
+    )  # fmt: skip
+    command("predict", tmp_path / "run", next((tmp_path / "data").rglob("*g")), f"--out={out}")
+    assert out.exists()
+
+
+@pytest.mark.integration
+def test_runs_on_digits_and_folders_import_no_tensorflow(tmp_path, command, image_folder):
     short = ["--config=configs/quickstart.py", "--config.data.reader=python",
              "--config.report.writers=()", "--config.length=3 steps",
              "--config.schedule.warmup=1 steps"]  # fmt: skip

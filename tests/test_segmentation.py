@@ -25,6 +25,7 @@ from vit_jax.errors import BadInput
 from vit_jax.evaluators import segmentation as evaluator
 from vit_jax.models import dense_heads, layers, variants
 from vit_jax.step import segmentation, state, train_step
+from vit_jax.step.detection import Detection
 from vit_jax.step.objective import Network
 from vit_jax.step.segmentation import Segmentation
 
@@ -242,10 +243,11 @@ def test_arguments_that_cannot_be_used(given, part):
         build.check(config)
 
 
-def test_classes_are_those_of_the_data():
-    assert Segmentation().for_classes(3).for_classes(3).classes == 3
-    with pytest.raises(BadInput, match=r"classes=3\): the data has 5 classes"):
-        Segmentation(classes=3).for_classes(5)
+@pytest.mark.parametrize("kind, name", [(Segmentation, "segmentation"), (Detection, "detection")])
+def test_classes_are_those_of_the_data(kind, name):
+    assert kind().for_classes(3).for_classes(3).classes == 3
+    with pytest.raises(BadInput, match=rf"^{name}\(classes=3\): the data has 5 classes"):
+        kind(classes=3).for_classes(5)
 
 
 @pytest.mark.parametrize(

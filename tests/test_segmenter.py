@@ -5,6 +5,7 @@
 
 import functools
 import tracemalloc
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -13,10 +14,8 @@ import pytest
 from test_train_step import rules_of
 
 from vit_jax.data.numpy_ops import resize
-from vit_jax.data.ops.decode import Decode
 from vit_jax.inference import segmenter
-from vit_jax.reports import segmentation_page
-from vit_jax.reports.worst import Worst
+from vit_jax.reports import dense_page
 from vit_jax.step.segmentation import Segmentation
 
 
@@ -33,9 +32,12 @@ def test_windows_cover_every_pixel(length, window):
 
 def by_colour(whole, size=(16, 24), scale=1.0):
     """A segmenter that reads classes from the images: red, green or blue."""
-    rules = rules_of((1, 1, 1, 1))
+    run = SimpleNamespace(
+        names=("r", "g", "b"), size=size, params={}, rules=rules_of((1, 1, 1, 1)),
+        objective=Segmentation(scale=scale),
+    )  # fmt: skip
     step = jax.jit(lambda _, windows: windows.astype(jnp.float32))
-    return segmenter.Segmenter(("r", "g", "b"), size, Decode(), {}, rules, step, whole, scale)
+    return segmenter.Segmenter(run, step, whole)
 
 
 def test_windows_cover_an_image_at_the_scale_of_the_run():
@@ -102,11 +104,11 @@ def test_wide_image_takes_no_more_memory_than_its_tiles():
 
 
 def test_only_the_worst_images_are_drawn_and_kept():
-    drawn, worst = [], Worst()
+    drawn, worst = [], dense_page.Worst()
 
     def draw(name):
         drawn.append(name)
-        return segmentation_page.Case(name, 0.0, b"")
+        return dense_page.Case(name, 0.0, b"")
 
     mious = np.random.default_rng(0).permutation(200) // 2 / 100  # each twice
     names = [f"{miou:.2f} {number:03d}" for number, miou in enumerate(mious)]

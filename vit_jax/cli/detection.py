@@ -12,14 +12,13 @@ import json
 import logging
 import math
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vit_jax.cli import arguments
+from vit_jax.cli import arguments, dense
 from vit_jax.errors import BadInput
 
 if TYPE_CHECKING:
@@ -50,11 +49,7 @@ def _open(args: argparse.Namespace) -> "Detector":
 
 def predict(args: argparse.Namespace) -> int:
     """Writes COCO results into the file `--out`, and pictures beside it; returns the exit code."""
-    from vit_jax import console
     from vit_jax.data.inspect import colours, show
-    from vit_jax.data.numpy_ops.resize import Unsuitable
-    from vit_jax.data.ops.decode import BadImage
-    from vit_jax.inference import inputs
     from vit_jax.reports import detection_page
 
     arguments.check_unused(args, "boxes", topk=5, names="", heads=0, patch=0)
@@ -64,39 +59,17 @@ def predict(args: argparse.Namespace) -> int:
     pictures = out.with_name(f"{out.stem}_pictures")
     arguments.check_apart(args, Path(pictures).expanduser().resolve(), "pictures")
     arguments.writable(str(pictures / "x.png"))
-    paths = inputs.image_files(args.images, sys.stdin)
+    images = dense.Images(args.images)
     model = _open(args)
-    categories, ids = _coco_ids(args.weights, model.names, paths)
-    read, bad = list[tuple[str, np.ndarray]](), dict[str, str]()
-
-    def images() -> Iterator[np.ndarray]:
-        for path in paths:
-            try:
-                image = model.decode.in_python(Path(path).read_bytes())
-                model.check(image)
-            except (BadImage, Unsuitable, OSError) as e:
-                bad[path] = f"{path} cannot be used: {getattr(e, 'strerror', None) or e}."
-                continue
-            read.append((path, image))
-            yield image
-
-    names = dict(zip(paths, arguments.picture_names(paths), strict=True))
+    categories, ids = _coco_ids(args.weights, model.run.names, images.paths)
     results: list[dict[str, Any]] = []
-    with console.bar("images") as progress:
-        for done, found in enumerate(model.of_images(images()), 1):
-            path, image = read.pop(0)
-            results += _results(ids[path], found, categories)
-            shown = detection_page.drawn(show.visible(image), found, model.names)
-            arguments.write(pictures / names[path], colours.png(shown))
-            progress(done + len(bad), len(paths))
+    for path, name, image, found in images.predicted(model):
+        results += _results(ids[path], found, categories)
+        shown = detection_page.drawn(show.visible(image), found, model.run.names)
+        arguments.write(pictures / name, colours.png(shown))
     text = ",\n".join(json.dumps(one) for one in results)
     arguments.write(out, f"[{text}]\n".encode())
-    log.info("%d images: %s, pictures in %s", len(paths) - len(bad), args.out, pictures)
-    if len(bad) == len(paths):
-        raise BadInput(
-            f"none of {len(paths)} images can be read, first: {next(iter(bad.values()))}"
-        )
-    arguments.check_all_read(bad, len(paths))
+    images.finish(f"{args.out}, pictures in {pictures}")
     return 0
 
 
@@ -173,8 +146,7 @@ def evaluate(args: argparse.Namespace) -> "Detected":
     from vit_jax.data.numpy_ops.resize import Unsuitable
     from vit_jax.evaluators import detection
     from vit_jax.inference import model as inference
-    from vit_jax.reports import detection_page, summary
-    from vit_jax.reports.worst import Worst
+    from vit_jax.reports import dense_page, detection_page, summary
 
     unused = {"labels": "", "classes": "all", "names": "", "heads": 0, "patch": 0}
     arguments.check_unused(args, "boxes", **unused, merge_tokens=None)
@@ -186,27 +158,25 @@ def evaluate(args: argparse.Namespace) -> "Detected":
         log.info("data: %s", note)
     model = _open(args)
     own_class = arguments.own_classes(
-        args.weights, model.names, opened, "evaluate on data whose classes have these names"
+        args.weights, model.run.names, opened, "evaluate on data whose classes have these names"
     )
-    objects = detection.Objects(len(model.names))
-    waiting: list[tuple[str, np.ndarray, Truth]] = []
+    objects = detection.Objects(len(model.run.names))
 
-    def images() -> Iterator[np.ndarray]:
-        for example, image, truth in _examples(split, model.decode, opened.classes):
+    def images() -> "Iterator[tuple[np.ndarray, tuple[str, Truth]]]":
+        for example, image, truth in _examples(split, model.run.decode, opened.classes):
             try:
                 model.check(image)
             except Unsuitable as e:
                 raise BadInput(f"{example}: {e}, or leave it out.") from e
-            waiting.append((example, image, truth._replace(classes=own_class[truth.classes])))
-            yield image
+            yield image, (example, truth._replace(classes=own_class[truth.classes]))
 
-    worst = Worst[detection_page.Case]()
+    worst = dense_page.Worst()
     with console.bar("images") as progress:
-        for done, found in enumerate(model.of_images(images()), 1):
-            example, image, truth = waiting.pop(0)
+        for done, (image, known, found) in enumerate(dense.applied(model, images()), 1):
+            example, truth = known
             ap50 = objects.add(truth, found)
             if not math.isnan(ap50):
-                drawing = (example, ap50, show.visible(image), truth, found, model.names)
+                drawing = (example, ap50, show.visible(image), truth, found, model.run.names)
                 worst.add(ap50, functools.partial(detection_page.case, *drawing))
             progress(done, len(split))
     figures = objects.figures()
@@ -217,8 +187,9 @@ def evaluate(args: argparse.Namespace) -> "Detected":
         )
     measured = {name: {**figures.coco, detection.VOC: figures.voc}} if not args.data else {}
     return detection_page.Detected(
-        args.weights, args.data or opened.spec, name, model.size, model.names, len(objects),
-        figures, worst.cases(), summary.verdict(measured, model.expected, model.changed),
+        args.weights, args.data or opened.spec, name, model.run.size, model.run.names,
+        worst.cases(), summary.verdict(measured, model.run.expected, model.run.changed),
+        len(objects), figures,
     )  # fmt: skip
 
 

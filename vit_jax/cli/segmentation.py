@@ -8,16 +8,14 @@ Start from `predict` and `evaluate`.
 
 import argparse
 import functools
-import logging
 import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vit_jax.cli import arguments
+from vit_jax.cli import arguments, dense
 from vit_jax.errors import BadInput
 
 if TYPE_CHECKING:
@@ -25,8 +23,6 @@ if TYPE_CHECKING:
     from vit_jax.data.splits.split import Split
     from vit_jax.inference.segmenter import Segmenter
     from vit_jax.reports.segmentation_page import Segmented
-
-log = logging.getLogger("vit_jax")
 
 
 def whole(parser: argparse.ArgumentParser) -> None:
@@ -63,11 +59,7 @@ def _open(args: argparse.Namespace) -> "Segmenter":
 
 def predict(args: argparse.Namespace) -> int:
     """Writes masks and overlays of images into the folder `--out`; returns the exit code."""
-    from vit_jax import console
     from vit_jax.data.inspect import colours, show
-    from vit_jax.data.numpy_ops.resize import Unsuitable
-    from vit_jax.data.ops.decode import BadImage
-    from vit_jax.inference import inputs
 
     arguments.check_unused(args, "masks", topk=5, names="", heads=0, patch=0)
     if not args.out:
@@ -75,41 +67,19 @@ def predict(args: argparse.Namespace) -> int:
     out = Path(args.out).expanduser().resolve()
     arguments.check_apart(args, out, "masks")
     folder = arguments.writable(os.path.join(args.out, "classes.txt")).parent
-    paths = inputs.image_files(args.images, sys.stdin)
+    images = dense.Images(args.images)
     model = _open(args)
-    palette = colours.palette(len(model.names))
-    read, bad = list[tuple[str, np.ndarray]](), dict[str, str]()
-
-    def images() -> Iterator[np.ndarray]:
-        for path in paths:
-            try:
-                image = model.decode.in_python(Path(path).read_bytes())
-                model.check(image)
-            except (BadImage, Unsuitable, OSError) as e:
-                bad[path] = f"{path} cannot be used: {getattr(e, 'strerror', None) or e}."
-                continue
-            read.append((path, image))
-            yield image
-
-    names = dict(zip(paths, arguments.picture_names(paths), strict=True))
-    with console.bar("images") as progress:
-        for done, mask in enumerate(model.of_images(images()), 1):
-            path, image = read.pop(0)
-            shown = colours.overlay(show.visible(image), mask, palette)
-            arguments.write(folder / "masks" / names[path], colours.index_png(mask, palette))
-            arguments.write(folder / "overlays" / names[path], colours.png(shown))
-            progress(done + len(bad), len(paths))
+    palette = colours.palette(len(model.run.names))
+    for _, name, image, mask in images.predicted(model):
+        shown = colours.overlay(show.visible(image), mask, palette)
+        arguments.write(folder / "masks" / name, colours.index_png(mask, palette))
+        arguments.write(folder / "overlays" / name, colours.png(shown))
     lines = [
         f"{label} {name} {' '.join(map(str, palette[label]))}\n"
-        for label, name in enumerate(model.names)
+        for label, name in enumerate(model.run.names)
     ]
     arguments.write(folder / "classes.txt", "".join(lines).encode(errors="surrogateescape"))
-    log.info("%d images: %s", len(paths) - len(bad), args.out)
-    if len(bad) == len(paths):
-        raise BadInput(
-            f"none of {len(paths)} images can be read, first: {next(iter(bad.values()))}"
-        )
-    arguments.check_all_read(bad, len(paths))
+    images.finish(args.out)
     return 0
 
 
@@ -123,8 +93,7 @@ def evaluate(args: argparse.Namespace) -> "Segmented":
     from vit_jax.data.numpy_ops.resize import Unsuitable
     from vit_jax.evaluators.segmentation import Pixels
     from vit_jax.inference import model as inference
-    from vit_jax.reports import segmentation_page, summary
-    from vit_jax.reports.worst import Worst
+    from vit_jax.reports import dense_page, segmentation_page, summary
 
     unused = {"labels": "", "classes": "all", "names": "", "heads": 0, "patch": 0}
     arguments.check_unused(args, "masks", **unused, merge_tokens=None)
@@ -133,25 +102,23 @@ def evaluate(args: argparse.Namespace) -> "Segmented":
         name, split = inference.choose_split(opened, args.split)
     model = _open(args)
     own_class = arguments.own_classes(
-        args.weights, model.names, opened, "name such pixels void in the file of classes"
+        args.weights, model.run.names, opened, "name such pixels void in the file of classes"
     )
     own_class = np.append(own_class, np.int32(-1))  # at -1: no class
-    palette, pixels = colours.palette(len(model.names)), Pixels(len(model.names))
-    waiting: list[tuple[str, np.ndarray, np.ndarray]] = []
+    palette, pixels = colours.palette(len(model.run.names)), Pixels(len(model.run.names))
 
-    def images() -> Iterator[np.ndarray]:
-        for example, image, mask in _examples(split, model.decode, len(opened.classes)):
+    def images() -> Iterator[tuple[np.ndarray, tuple[str, np.ndarray]]]:
+        for example, image, mask in _examples(split, model.run.decode, len(opened.classes)):
             try:
                 model.check(image)
             except Unsuitable as e:
                 raise BadInput(f"{example}: {e}, or leave it out.") from e
-            waiting.append((example, image, own_class[mask]))
-            yield image
+            yield image, (example, own_class[mask])
 
-    worst = Worst[segmentation_page.Case]()
+    worst = dense_page.Worst()
     with console.bar("images") as progress:
-        for done, predicted in enumerate(model.of_images(images()), 1):
-            example, image, mask = waiting.pop(0)
+        for done, (image, known, predicted) in enumerate(dense.applied(model, images()), 1):
+            example, mask = known
             miou = pixels.add(mask, predicted)
             if (mask >= 0).any():
                 shown = show.visible(image)
@@ -162,9 +129,9 @@ def evaluate(args: argparse.Namespace) -> "Segmented":
         raise BadInput(f"no pixel of {opened.spec}, split {name}, has a class.")
     measured = {name: {"windows_miou": pixels.figures.miou}} if not args.data else {}
     return segmentation_page.Segmented(
-        args.weights, args.data or opened.spec, name, "whole" if args.whole else "windows",
-        model.size, model.names, pixels, worst.cases(),
-        summary.verdict(measured, model.expected, model.changed),
+        args.weights, args.data or opened.spec, name, model.run.size, model.run.names,
+        worst.cases(), summary.verdict(measured, model.run.expected, model.run.changed),
+        "whole" if args.whole else "windows", pixels,
     )  # fmt: skip
 
 

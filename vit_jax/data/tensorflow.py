@@ -26,7 +26,7 @@ class NotInstalled(BadInput):
             f"{name} is not installed, which this needs. Install it with pip install "
             "'vit_jax[tf]'; see docs/versions.md for the versions of Python that it supports. "
             "Training needs none with --config.data.reader=python and digits, or a folder, a list "
-            "or tar files of images."
+            "or tar files of images, or files of masks or boxes."
         )
 
 

@@ -17,10 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from vit_jax import sharding
-from vit_jax.config import sections
 from vit_jax.data.numpy_ops import resize, scale
-from vit_jax.data.ops import decode
 from vit_jax.data.ops import scale as ops
 from vit_jax.inference import dense_run
 from vit_jax.step.detection import Detections
@@ -35,32 +32,20 @@ class Detector:
     """A model that is ready to be applied.
 
     Attributes:
-      names: the names of the classes.
-      size: R and C.
-      decode: how the run decodes an image.
-      params: parameters of the model and its head, on every device.
-      rules: mesh and placement; images are split over all devices.
+      run: the run; its `size` is R and C.
       step: jitted: (params, uint8 [n, R, C, channels]) -> boxes float32 [n, N, 4] in pixels of the
         resized image, scores [n, N] and classes int32 [n, N], as `Detection.detect`.
-      expected: the published result of the run's recipe.
-      changed: the keys that the run gives other values than the recipe.
     """
 
-    names: tuple[str, ...]
-    size: tuple[int, int]
-    decode: decode.Decode
-    params: Any = dataclasses.field(repr=False)
-    rules: sharding.Rules
+    run: dense_run.DenseRun
     step: Step
-    expected: sections.Expected
-    changed: tuple[str, ...]
 
     def of_images(self, images: Iterable[np.ndarray]) -> Iterator[Detections]:
         """Yields the objects in each image uint8 [H, W, channels].
 
         Call `check` before on images of unknown shape.
         """
-        count = EACH * self.rules.batch_parts
+        count = EACH * self.run.rules.batch_parts
         left = iter(images)
         while batch := tuple(itertools.islice(left, count)):
             yield from self._of_batch(batch, count)
@@ -69,23 +54,23 @@ class Detector:
         """Raises Unsuitable if an image is so long that nothing of it is left when it fits."""
         if min(image.shape[:2]) * self._ratio(image) < 0.5:
             raise resize.Unsuitable(
-                f"{image.shape[1]} x {image.shape[0]} pixels, resized to fit {self.size[1]} x "
-                f"{self.size[0]}, are less than a pixel wide; cut the image"
+                f"{image.shape[1]} x {image.shape[0]} pixels, resized to fit {self.run.size[1]} x "
+                f"{self.run.size[0]}, are less than a pixel wide; cut the image"
             )
 
     def _ratio(self, image: np.ndarray) -> float:
-        return min(wanted / own for wanted, own in zip(self.size, image.shape, strict=False))
+        return min(wanted / own for wanted, own in zip(self.run.size, image.shape, strict=False))
 
     def _of_batch(self, images: tuple[np.ndarray, ...], count: int) -> Iterator[Detections]:
         given, scales = [], []
         for image in images:
-            resized = scale.resize_inside(ops.ResizeInside(self.size), image, _NOTHING_DRAWN)
-            given.append(scale.pad(ops.Pad(self.size), resized, _NOTHING_DRAWN))
+            resized = scale.resize_inside(ops.ResizeInside(self.run.size), image, _NOTHING_DRAWN)
+            given.append(scale.pad(ops.Pad(self.run.size), resized, _NOTHING_DRAWN))
             rows, columns = resized.shape[:2]
             scales.append((image.shape[1] / columns, image.shape[0] / rows))
         pixels = np.pad(np.stack(given), ((0, count - len(given)), *[(0, 0)] * 3))
-        placed = jax.device_put(pixels, self.rules.sharding(("act_batch",), (count,)))
-        found = jax.device_get(self.step(self.params, placed))
+        placed = jax.device_put(pixels, self.run.rules.sharding(("act_batch",), (count,)))
+        found = jax.device_get(self.step(self.run.params, placed))
         for image, times, *rows in zip(images, scales, *found, strict=False):
             yield _of_image(image, times, *rows)
 
@@ -117,13 +102,4 @@ def open_run(text: str, image_size: tuple[int, int] | None = None) -> Detector:
         return run.objective.detect(run.network, params, images)
 
     over = run.rules.sharding(("act_batch",), (EACH * run.rules.batch_parts,))
-    return Detector(
-        names=run.names,
-        size=run.size,
-        decode=run.decode,
-        params=run.params,
-        rules=run.rules,
-        step=jax.jit(step, out_shardings=over),
-        expected=run.expected,
-        changed=run.changed,
-    )
+    return Detector(run, jax.jit(step, out_shardings=over))

@@ -20,10 +20,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from vit_jax import sharding
 from vit_jax.config import sections
 from vit_jax.data.numpy_ops import resize
-from vit_jax.data.ops import decode
 from vit_jax.data.ops.scale import FILL
 from vit_jax.inference import dense_run
 from vit_jax.step.objective import Network
@@ -33,7 +31,6 @@ Step = Callable[[Any, jax.Array], jax.Array]
 EACH = 4  # windows in a batch on each device
 _OVERLAP = 3  # a window begins at most 2/3 of its side after the one before (DINOv2: 341 of 512)
 _MOST_BYTES = 2**31  # of the logits of an image
-_NOTHING = sections.Expected()
 _TILE_BYTES = 2**24  # of the logits at the size of an image that are in memory at a time
 
 
@@ -42,43 +39,29 @@ class Segmenter:
     """A model that is ready to be applied.
 
     Attributes:
-      names: the names of the classes.
-      size: R and C.
-      decode: how the run decodes an image.
-      params: parameters of the model and its head, on every device.
-      rules: mesh and placement; windows are split over all devices.
+      run: the run; its `size` is R and C.
       step: jitted: (params, uint8 [n, R, C, channels]) -> float32 [n, g, k, Y], g and k at most R
         and C.
       whole: whether an image is resized as a whole, not covered by windows.
-      scale: size of an image that windows cover; 1 is the smallest that covers a window.
-      expected: the published result of the run's recipe.
-      changed: the keys that the run gives other values than the recipe.
     """
 
-    names: tuple[str, ...]
-    size: tuple[int, int]
-    decode: decode.Decode
-    params: Any = dataclasses.field(repr=False)
-    rules: sharding.Rules
+    run: dense_run.DenseRun
     step: Step
     whole: bool
-    scale: float = 1.0
-    expected: sections.Expected = _NOTHING
-    changed: tuple[str, ...] = ()
 
     def of_images(self, images: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
         """Yields the class of every pixel, int32 [H, W], of images uint8 [H, W, channels].
 
         Call `check` before on images of unknown shape.
         """
-        count = EACH * self.rules.batch_parts
+        count = EACH * self.run.rules.batch_parts
         waiting: collections.deque[_Canvas] = collections.deque()
         batch: list[tuple[_Canvas, tuple[int, int], np.ndarray]] = []
         for image in images:
             canvas, resized = self._canvas(image)
             waiting.append(canvas)
             for place in canvas.places:
-                batch.append((canvas, place, _window(resized, place, self.size)))
+                batch.append((canvas, place, _window(resized, place, self.run.size)))
                 if len(batch) == count:
                     self._apply(batch, count)
                     batch = []
@@ -92,7 +75,7 @@ class Segmenter:
     def check(self, image: np.ndarray) -> None:
         """Raises Unsuitable if an image, resized to cover a window, needs too much memory."""
         rows, columns = self._sides(image)
-        size = 4 * rows * columns * len(self.names)
+        size = 4 * rows * columns * len(self.run.names)
         if size > _MOST_BYTES:
             raise resize.Unsuitable(
                 f"{image.shape[1]} x {image.shape[0]} pixels become {columns} x {rows} to cover a "
@@ -100,8 +83,8 @@ class Segmenter:
             )
 
     def _sides(self, image: np.ndarray) -> tuple[int, int]:
-        ratios = [wanted / own for wanted, own in zip(self.size, image.shape, strict=False)]
-        scale = min(ratios) if self.whole else max(ratios) * self.scale
+        ratios = [wanted / own for wanted, own in zip(self.run.size, image.shape, strict=False)]
+        scale = min(ratios) if self.whole else max(ratios) * self.run.objective.scale
         rows, columns = (max(1, round(side * scale)) for side in image.shape[:2])
         return rows, columns
 
@@ -109,18 +92,18 @@ class Segmenter:
         """Returns the empty logits of an image, and the image as windows are cut from it."""
         sides = self._sides(image)
         resized = resize.resized(image, *sides, antialias=True)
-        starts = [_starts(side, wanted) for side, wanted in zip(sides, self.size, strict=True)]
+        starts = [_starts(side, wanted) for side, wanted in zip(sides, self.run.size, strict=True)]
         places = [(top, left) for top in starts[0] for left in starts[1]]
-        return _Canvas(image.shape[:2], sides, places, len(self.names)), resized
+        return _Canvas(image.shape[:2], sides, places, len(self.run.names)), resized
 
     def _apply(self, batch: list[Any], count: int) -> None:
         windows = np.stack([pixels for _, _, pixels in batch])
         lacking = count - len(batch)
         windows = np.pad(windows, ((0, lacking), *[(0, 0)] * 3))
-        placed = jax.device_put(windows, self.rules.sharding(("act_batch",), (count,)))
-        grids = jax.device_get(self.step(self.params, placed))
+        placed = jax.device_put(windows, self.run.rules.sharding(("act_batch",), (count,)))
+        grids = jax.device_get(self.step(self.run.params, placed))
         for (canvas, place, _), grid_gkY in zip(batch, grids, strict=False):
-            canvas.add(place, resize.bilinear(grid_gkY, *self.size))
+            canvas.add(place, resize.bilinear(grid_gkY, *self.run.size))
 
 
 class _Canvas:
@@ -165,8 +148,8 @@ def highest(logits_hwY: np.ndarray, height: int, width: int) -> np.ndarray:
 
     It holds the resized logits of a tile at a time.
     """
-    (above, below, down), (left, right, across) = (
-        _between(after, before)
+    ((above, below), down), ((left, right), across) = (
+        resize.between(after, before)
         for after, before in zip((height, width), logits_hwY.shape, strict=False)
     )
     most = max(1, _TILE_BYTES // (4 * logits_hwY.shape[2]))  # pixels of a tile
@@ -181,13 +164,6 @@ def highest(logits_hwY: np.ndarray, height: int, width: int) -> np.ndarray:
         a, b = (rows[:, side[part] - first] for side in (left, right))
         classes_HW[some, part] = _mixed(a, b, across[None, part, None]).argmax(axis=-1)
     return classes_HW
-
-
-def _between(after: int, before: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the positions on both sides of each pixel, and its distance from the first."""
-    at = np.clip((np.arange(after) + 0.5) * before / after - 0.5, 0, before - 1)
-    first = np.floor(at).astype(int)
-    return first, np.minimum(first + 1, before - 1), (at - first).astype(np.float32)
 
 
 def _mixed(a: np.ndarray, b: np.ndarray, share: np.ndarray) -> np.ndarray:
@@ -211,22 +187,11 @@ def open_run(
       BadInput: the run cannot be read, or does not take images of this size.
     """
     run = dense_run.open_run(text, image_size)
-    objective, rules = run.objective, run.rules
-    return Segmenter(
-        names=run.names,
-        size=run.size,
-        decode=run.decode,
-        params=run.params,
-        rules=rules,
-        step=jax.jit(
-            step_of(objective, run.network),
-            out_shardings=rules.sharding(("act_batch",), (EACH * rules.batch_parts,)),
-        ),
-        whole=whole,
-        scale=objective.scale,
-        expected=_NOTHING if whole else run.expected,
-        changed=run.changed,
-    )
+    over = run.rules.sharding(("act_batch",), (EACH * run.rules.batch_parts,))
+    step = jax.jit(step_of(run.objective, run.network), out_shardings=over)
+    if whole:  # published results are those of windows
+        run = dataclasses.replace(run, expected=sections.Expected())
+    return Segmenter(run, step, whole)
 
 
 def step_of(objective: Segmentation, network: Network) -> Step:

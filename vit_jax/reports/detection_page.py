@@ -7,18 +7,16 @@ Start from `page`.
 """
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from vit_jax import console
 from vit_jax.data.formats.boxes import Truth
 from vit_jax.data.inspect import colours
 from vit_jax.evaluators.detection import VOC, Figures, mean
-from vit_jax.reports import charts, pages
+from vit_jax.reports import charts, dense_page, pages
 from vit_jax.step.detection import Detections
 
 DRAWN = 0.3  # the lowest score that pictures show
@@ -43,45 +41,16 @@ _MEANINGS = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Case:
-    """An image with its boxes.
+class Detected(dense_page.Result):
+    """The result of an evaluation; images are resized to fit `size`.
 
     Attributes:
-      example: its name.
-      ap50: AP50 of Pascal VOC of this image alone.
-      picture: the image with its true boxes, and with those that were found; a PNG file.
-    """
-
-    example: str
-    ap50: float
-    picture: bytes
-
-
-@dataclasses.dataclass(frozen=True)
-class Detected:
-    """The result of an evaluation, and its inputs.
-
-    Attributes:
-      weights: the run.
-      data: the source, `kind:rest`.
-      split: name or slice of the split.
-      size: rows and columns that images are resized to fit.
-      names: names of the classes.
       images: number of images.
       figures: the figures of all images.
-      worst: the images with the lowest AP50, the worst first.
-      verdict: the comparison with the published result, in one line; "" without one.
     """
 
-    weights: str
-    data: str
-    split: str
-    size: tuple[int, int]
-    names: tuple[str, ...]
     images: int
     figures: Figures
-    worst: list[Case]
-    verdict: str = ""
 
 
 def drawn(pixels: np.ndarray, found: Detections, names: Sequence[str]) -> np.ndarray:
@@ -102,54 +71,47 @@ def case(
     truth: Truth,
     found: Detections,
     names: Sequence[str],
-) -> Case:
+) -> dense_page.Case:
     """Returns an image with true boxes and detections beside each other, shrunk to fit on a page.
 
     Crowd regions and difficult objects are gray.
     """
-    scale = min(1.0, _WIDTH / pixels.shape[1])
-    sides = [max(1, round(side * scale)) for side in pixels.shape[1::-1]]
-    small = np.asarray(Image.fromarray(pixels).resize((sides[0], sides[1])))
+    scale, sides = dense_page.fitting(pixels.shape, _WIDTH)
+    small = dense_page.shrunk(pixels, sides)
     palette = np.concatenate([colours.palette(len(names)), [[128, 128, 128]]]).astype(np.uint8)
     labels = np.where(truth.ignored, len(names), truth.classes)
     texts = [names[int(k)] for k in truth.classes]
     left = colours.framed(small, truth.boxes * scale, palette[labels], texts)
     right = drawn(small, found._replace(boxes=found.boxes * scale), names)
     gap = np.full((len(small), _GAP, 3), 255, np.uint8)
-    return Case(example, ap50, colours.png(np.concatenate([left, gap, right], axis=1)))
+    return dense_page.Case(example, ap50, dense_page.beside([left, gap, right]))
 
 
 def as_json(one: Detected) -> dict[str, Any]:
     """Returns everything as plain values; an undefined figure is None."""
     figures = one.figures
     return {
-        "weights": one.weights,
-        "data": one.data,
-        "split": one.split,
+        **one.inputs(),
         "size": list(one.size),
         "examples": one.images,
-        **{name: _or_none(value) for name, value in figures.coco.items()},
-        VOC: _or_none(figures.voc),
+        **{name: pages.or_none(value) for name, value in figures.coco.items()},
+        VOC: pages.or_none(figures.voc),
         "classes": [
             {
                 "label": label,
                 "name": name,
                 "boxes": int(figures.counts_K[label]),
-                "AP": _or_none(figures.ap_K[label]),
-                "AP50": _or_none(figures.ap50_K[label]),
-                VOC: _or_none(figures.voc_K[label]),
-                "precision": [_or_none(p) for p in figures.precision_KR[label].tolist()],
+                "AP": pages.or_none(figures.ap_K[label]),
+                "AP50": pages.or_none(figures.ap50_K[label]),
+                VOC: pages.or_none(figures.voc_K[label]),
+                "precision": [pages.or_none(p) for p in figures.precision_KR[label].tolist()],
             }
             for label, name in enumerate(one.names)
         ],
         "recall": figures.recalls_R.tolist(),
         "verdict": one.verdict,
-        "worst": [{"example": case.example, "ap50": case.ap50} for case in one.worst],
+        "worst": one.worst_as_json("ap50"),
     }
-
-
-def _or_none(share: float) -> float | None:
-    return None if math.isnan(share) else float(share)
 
 
 _HEADER = ["class", "boxes", "AP", "AP50", VOC]
@@ -159,7 +121,7 @@ def _rows(one: Detected) -> list[list[str]]:
     """Returns a row for each class, the lowest AP first; those without any come last."""
     return [
         [c["name"], f"{c['boxes']:,}", *(_percent(c[key]) for key in ("AP", "AP50", VOC))]
-        for c in sorted(as_json(one)["classes"], key=lambda c: 2 if c["AP"] is None else c["AP"])
+        for c in dense_page.lowest_first(as_json(one)["classes"], "AP")
     ]
 
 
@@ -174,12 +136,12 @@ def _percent(share: float | None) -> str:
 
 def as_text(one: Detected) -> str:
     """Returns the figures of all classes together, and of each."""
-    tables = [
+    tables = (
         f"{one.images:,} images, {int(one.figures.counts_K.sum()):,} boxes",
         console.table(["figure", "value"], [row[:2] for row in _figures(one)]),
         console.table(_HEADER, _rows(one)),
-    ]
-    return "\n\n".join([*tables, *([one.verdict] if one.verdict else [])])
+    )
+    return "\n\n".join(one.lines(*tables))
 
 
 def _curves(one: Detected) -> tuple[str, str]:
@@ -204,21 +166,19 @@ def page(one: Detected) -> str:
     curves, chosen = _curves(one)
     size = " x ".join(map(str, one.size))
     found = as_json(one)
-    return pages.render(
+    return one.page(
         "detection.html",
-        f"Detection by {one.weights}",
-        notes=[
+        "Detection",
+        [
             f"{one.weights} on the split {one.split} of {one.data}, images resized to fit {size} "
             "pixels.",
             f"AP {_percent(found['AP'])}, AP50 {_percent(found['AP50'])}, {one.images:,} images, "
             f"{int(one.figures.counts_K.sum()):,} boxes.",
-            *([one.verdict] if one.verdict else []),
         ],
         figures=_figures(one),
         header=_HEADER,
         classes=_rows(one),
         curves=curves,
         chosen=chosen,
-        worst=one.worst,
         least=DRAWN,
     )

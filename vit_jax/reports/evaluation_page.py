@@ -113,17 +113,13 @@ def as_json(one: Evaluated) -> dict[str, Any]:
                 "label": label,
                 "name": name,
                 "examples": int(measured.counts_Y[label]),
-                "accuracy": _or_none(measured.accuracy[label]),
-                "precision": _or_none(measured.precision[label]),
+                "accuracy": pages.or_none(measured.accuracy[label]),
+                "precision": pages.or_none(measured.precision[label]),
             }
             for label, name in enumerate(one.classes)
         ],
         "confusion": None if measured.confusion_YY is None else measured.confusion_YY.tolist(),
     }
-
-
-def _or_none(share: float) -> float | None:
-    return None if math.isnan(share) else float(share)
 
 
 def as_text(one: Evaluated) -> str:

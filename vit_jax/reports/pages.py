@@ -8,6 +8,7 @@ Start from `render`. `templates/parts.html` has the elements that pages consist 
 
 import base64
 import functools
+import math
 from typing import Any
 
 import jinja2
@@ -23,6 +24,11 @@ def render(template: str, title: str, **values: Any) -> str:
     """
     text = _environment().get_template(template).render(title=title, **values)
     return text.encode(errors="backslashreplace").decode()  # file names may be any bytes
+
+
+def or_none(share: float) -> float | None:
+    """Returns a share as JSON has it: None in place of nan."""
+    return None if math.isnan(share) else float(share)
 
 
 @functools.cache

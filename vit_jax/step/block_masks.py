@@ -62,6 +62,12 @@ def draw(key: jax.Array, rows: int, columns: int, shares: tuple[float, float]) -
     return Masks(view, source_TL, order_M, (jnp.arange(len(order_M)) < count) / count)
 
 
+def cross_entropy(target_BMK: jax.Array, log_p_BMK: jax.Array, masks: Masks) -> jax.Array:
+    """Returns the loss of masked patches: the mean over both views, of which one is masked; [B]."""
+    loss_BM = -jnp.sum(target_BMK * log_p_BMK, axis=-1)
+    return jnp.sum(loss_BM * masks.weight, axis=1) / 2
+
+
 def taken(tokens_BTLD: jax.Array, masks: Masks) -> jax.Array:
     """Returns the tokens of the masked patches, [B, M, D], from those of both views."""
     one = jax.vmap(lambda tokens_TLD, view, patch_M: tokens_TLD[view, patch_M + 1])

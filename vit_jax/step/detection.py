@@ -77,14 +77,6 @@ class Detection(Objective):
         if list(sides) != sorted(set(sides)):
             raise ValueError(f"strides={sides!r}; give each once, the smallest first.")
 
-    def for_classes(self, classes: int) -> "Detection":
-        if self.classes not in (0, classes):
-            raise BadInput(
-                f"detection(classes={self.classes}): the data has {classes} classes; leave the "
-                "argument out."
-            )
-        return dataclasses.replace(self, classes=classes)
-
     def model(self, cfg: Any) -> Any:
         self.of_model(cfg)
         return cfg.for_maps((cfg.levels,))

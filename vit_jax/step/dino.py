@@ -5,10 +5,10 @@
 
 DINO (arXiv:2104.14294) compares the representations of several crops, iBOT (arXiv:2111.07832) also
 those of masked patches; with KoLeo and Sinkhorn-Knopp they are DINOv2 (arXiv:2304.07193), with Gram
-anchoring DINOv3 (arXiv:2508.10104). The
-teacher is the state's average of the parameters. Everything that compares images sees the global
-batch, on any mesh, with any accumulation. Axes: B batch, T = 2 global views, N local views, V
-views, L patches, M masked patches, D width, K prototypes, A micro-batches. Start from `Dino.sums`.
+anchoring DINOv3 (arXiv:2508.10104). The teacher is the state's average of the parameters. All that
+compares images sees the global batch, on any mesh, with any accumulation. Axes: B batch, T = 2
+global views, N local views, V views, L patches, M masked patches, D width, K prototypes, A
+micro-batches. Start from `Dino.sums`.
 """
 
 import dataclasses
@@ -141,20 +141,21 @@ class Dino(Objective):
 
     def step_flops(self, cfg: Any, height: int, width: int) -> int:
         whole, small = (cfg.forward_flops(*s) for s in [(height, width), (self.local_size,) * 2])
-        d, h, b, patches = cfg.width, self.hidden, self.bottleneck, 0
-        head = 2 * (d * h + h * h + h * b + b * self.prototypes)
+        head = 2 * prototype_head.multiply_adds(self._sizes(cfg.width))
         length = math.prod(cfg.patch_grid(height, width))
-        if self.ibot:
-            patches = block_masks.most(self.masked, length)
+        patches = block_masks.most(self.masked, length) if self.ibot else 0
         student = 2 * whole + self.local * small + (2 + self.local + patches) * head
-        anchoring = 2 * (whole + 2 * gram.multiply_adds(length, d)) if self.gram else 0
+        anchoring = 2 * (whole + 2 * gram.multiply_adds(length, cfg.width)) if self.gram else 0
         return 3 * student + 2 * whole + (2 + patches) * head + anchoring
 
     def parameters(self, key: jax.Array, output: Any) -> PyTree:
-        sizes = [output.shape[-1], self.hidden, self.hidden, self.bottleneck, self.prototypes]
+        sizes = self._sizes(output.shape[-1])
         names = ("dino", "ibot") if self.separate and self.ibot else ("dino",)
         keys = (jax.random.fold_in(key, n) for n in range(len(names)))
         return {n: prototype_head.head(k, sizes) for n, k in zip(names, keys, strict=True)}
+
+    def _sizes(self, width: int) -> list[int]:
+        return [width, self.hidden, self.hidden, self.bottleneck, self.prototypes]
 
     def inherits(self, path: str) -> bool:
         return self.keep_heads and path.startswith(("mask_token", f"{PARAMETERS}/"))
@@ -211,14 +212,9 @@ class Dino(Objective):
         if self.ibot:
             x_BMD = block_masks.taken(tokens_BTLD, batch["masks"])
             log_p_BMK = self._log_p(prototype_head.cosines(params, "ibot", x_BMD, frozen))
-            loss_BM = -jnp.sum(targets[1] * log_p_BMK, axis=-1)
-            loss_B = jnp.sum(loss_BM * batch["masks"].weight, axis=1)
-            parts["ibot"] = loss_B / 2  # the mean over both views, of which one is masked
-        if "koleo" in batch:
-            share_B = jnp.sum(tokens_BTLD[:, :, 0] * batch["koleo"][0], axis=(1, 2))
-            parts["koleo"] = batch["koleo"][1] + share_B - jax.lax.stop_gradient(share_B)
-        elif self.koleo:
-            parts["koleo"] = spread.koleo(tokens_BTLD[:, :, 0], mask_B)
+            parts["ibot"] = block_masks.cross_entropy(targets[1], log_p_BMK, batch["masks"])
+        if self.koleo:
+            parts["koleo"] = spread.koleo(tokens_BTLD[:, :, 0], mask_B, batch.get("koleo"))
         if self.gram:
             seen = functools.partial(multicrop.patches, network, kept["gram"], batch)
             begun = kept["step"] >= self.run.gram_from
@@ -227,20 +223,13 @@ class Dino(Objective):
         each = parts | {"loss": jnp.asarray(sum(weights[n] * part for n, part in parts.items()))}
         each |= spread.watched(targets[0], features_BTD)
         if self.centring == "mean":
-            each["centre"] = jnp.mean(logits[0], axis=1)
-            if self.ibot:
-                masked_BM = batch["masks"].weight > 0
-                each["patch_centre"] = jnp.sum(logits[1] * masked_BM[..., None], axis=1)
-                each["patches"] = jnp.sum(masked_BM, axis=1, dtype=jnp.float32)
+            each |= prototype_head.centres(logits, batch.get("masks"))
         each["examples"] = jnp.ones(len(mask_B))
         return {name: multicrop.total(x, mask_B) for name, x in each.items()}
 
     def after_update(self, kept: PyTree, params: PyTree, sums: Sums, step: jax.Array) -> PyTree:
-        m, after = self.centre_momentum, {"step": kept["step"] + 1}
-        for name, count in (("centre", "examples"), ("patch_centre", "patches")):
-            if name in kept:
-                mean = sums[name] / jnp.maximum(sums[count], 1)
-                after[name] = m * kept[name] + (1 - m) * mean
+        after = {"step": kept["step"] + 1}
+        after |= prototype_head.moved_centres(kept, sums, self.centre_momentum)
         if self.gram:
             times = self.run.gram_from, self.run.gram_every
             after["gram"] = gram.refreshed(kept["gram"], kept["average"], after["step"], *times)

@@ -108,8 +108,22 @@ class Objective:
     # ------------------------------------------------------------ before the run
 
     def for_classes(self, classes: int) -> Self:
-        """Returns the objective for data with that many classes, e.g. of pixels or boxes."""
-        return self
+        """Returns the objective for data with that many classes, e.g. of pixels or boxes.
+
+        A field `classes` takes the number if its default is 0.
+
+        Raises:
+          BadInput: the field has another number.
+        """
+        if getattr(type(self), "classes", None) != 0:
+            return self
+        stated = vars(self)["classes"]
+        if stated not in (0, classes):
+            raise BadInput(
+                f"{type(self).__name__.lower()}(classes={stated}): the data has {classes} classes; "
+                "leave the argument out."
+            )
+        return dataclasses.replace(self, classes=classes)  # type: ignore[type-var]
 
     def model(self, cfg: Any) -> Any:
         """Returns the configuration of the model to train, made from that of `model`."""

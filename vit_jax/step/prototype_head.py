@@ -6,6 +6,7 @@
 Axes: B images, R rows of an image, D width, K prototypes. Start from `cosines`.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ import jax.numpy as jnp
 
 from vit_jax.models.layers import unit
 from vit_jax.sharding import Axes
+from vit_jax.step import block_masks
 from vit_jax.step.objective import PARAMETERS
 
 _LAYERS = ("first", "second", "bottleneck")
@@ -62,6 +64,36 @@ def cosines(params: Any, name: str, x: jax.Array, frozen: Any = False) -> jax.Ar
     kernel = head["prototypes"]["kernel"]
     kernel = jnp.where(frozen, jax.lax.stop_gradient(kernel), kernel)
     return unit(x, -1) @ unit(kernel, 0)
+
+
+def multiply_adds(sizes: Sequence[int]) -> int:
+    """Returns the multiply-adds of a head for one vector; `sizes` as in `head`."""
+    return sum(rows * columns for rows, columns in itertools.pairwise(sizes))
+
+
+def centres(logits: Sequence[jax.Array], masks: block_masks.Masks | None) -> dict[str, jax.Array]:
+    """Returns what moves the centres, of each image: the teacher's logits, and those of patches.
+
+    Args:
+      logits: of views, [B, T, K]; with masks also of masked patches, [B, M, K].
+      masks: the masked patches.
+    """
+    own = {"centre": jnp.mean(logits[0], axis=1)}
+    if masks is None:
+        return own
+    masked_BM = masks.weight > 0
+    own["patch_centre"] = jnp.sum(logits[1] * masked_BM[..., None], axis=1)
+    return own | {"patches": jnp.sum(masked_BM, axis=1, dtype=jnp.float32)}
+
+
+def moved_centres(kept: Any, sums: Any, momentum: float) -> dict[str, jax.Array]:
+    """Returns the moving means of the teacher's logits after a step, from the sums of `centres`."""
+    moved = {}
+    for name, count in (("centre", "examples"), ("patch_centre", "patches")):
+        if name in kept:
+            mean = sums[name] / jnp.maximum(sums[count], 1)
+            moved[name] = momentum * kept[name] + (1 - momentum) * mean
+    return moved
 
 
 def sinkhorn(logits_BRK: jax.Array, real_BR: jax.Array) -> jax.Array:

@@ -74,14 +74,6 @@ class Segmentation(Objective):
                     f"{field.name}={value} has no use with head={self.head!r}; leave it out."
                 )
 
-    def for_classes(self, classes: int) -> "Segmentation":
-        if self.classes not in (0, classes):
-            raise BadInput(
-                f"segmentation(classes={self.classes}): the data has {classes} classes; leave the "
-                "argument out."
-            )
-        return dataclasses.replace(self, classes=classes)
-
     def model(self, cfg: Any) -> Any:
         last = cfg.levels
         if last and self.levels > last:

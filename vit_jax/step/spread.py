@@ -47,11 +47,21 @@ def spread(means: Mapping[str, Any], xp: Any) -> dict[str, Any]:
     }
 
 
-def koleo(x_BTD: jax.Array, mask_B: jax.Array) -> jax.Array:
+def koleo(
+    x_BTD: jax.Array, mask_B: jax.Array, known: tuple[jax.Array, jax.Array] | None = None
+) -> jax.Array:
     """Returns -log of the distance to the nearest other image, summed over views; [B].
 
     Distances are those of unit vectors, within each view (arXiv:1806.03198, equation 2).
+
+    Args:
+      x_BTD: representations.
+      mask_B: True for real images.
+      known: gradient and value by the images of all micro-batches, from `koleo_of_all`.
     """
+    if known is not None:
+        share_B = jnp.sum(x_BTD * known[0], axis=(1, 2))
+        return known[1] + share_B - jax.lax.stop_gradient(share_B)
     x_TBD = jnp.swapaxes(unit(x_BTD, -1), 0, 1)
     cosines_TBB = jnp.einsum("tbd,tcd->tbc", x_TBD, x_TBD, precision="highest")
     out_BB = jnp.eye(len(mask_B), dtype=bool) | ~mask_B[None]

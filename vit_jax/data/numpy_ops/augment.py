@@ -4,6 +4,7 @@
 """Flips, crops, shifts, affine maps and erasing; see `ops/augment.py` and `ops/erasing.py`."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ def flip_lr(_: ops.FlipLr, image: np.ndarray, seed: Seed) -> np.ndarray:
     return image[:, ::-1] if draws.uniform(seed, 1)[0] < 0.5 else image
 
 
-def _begin(height: int, width: int, seed: Seed) -> tuple[int, int]:
+def begin(height: int, width: int, seed: Seed) -> tuple[int, int]:
     """Returns where a random crop begins, which leaves out so many rows and columns."""
     down, across, _ = draws.integers(seed, 3, 2**31 - 1)
     return down % (height + 1), across % (width + 1)
@@ -37,13 +38,13 @@ def random_crop(op: ops.RandomCrop, image: np.ndarray, seed: Seed) -> np.ndarray
     """
     rows, columns = rows_columns(op.size)
     check_covers(image, rows, columns)
-    top, left = _begin(image.shape[0] - rows, image.shape[1] - columns, seed)
+    top, left = begin(image.shape[0] - rows, image.shape[1] - columns, seed)
     return image[top : top + rows, left : left + columns]
 
 
 def shift(op: ops.Shift, image: np.ndarray, seed: Seed) -> np.ndarray:
     """Applies `shift`: uint8 [H, W, C] to the same shape."""
-    top, left = _begin(2 * op.pixels, 2 * op.pixels, seed)
+    top, left = begin(2 * op.pixels, 2 * op.pixels, seed)
     padded = np.pad(image, [(op.pixels, op.pixels)] * 2 + [(0, 0)])
     return padded[top : top + image.shape[0], left : left + image.shape[1]]
 
@@ -72,7 +73,9 @@ def inception_crop(op: ops.InceptionCrop, image: np.ndarray, seed: Seed) -> np.n
     return resized(cut, *rows_columns(op.size), antialias=False)
 
 
-def coordinates(matrix: tuple[Any, ...], height: int, width: int) -> tuple[np.ndarray, np.ndarray]:
+def coordinates(
+    matrix: Sequence[Any] | np.ndarray, height: int, width: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Returns where pixels come from, x and y, float32 [height, width] each.
 
     Args:
@@ -87,9 +90,27 @@ def coordinates(matrix: tuple[Any, ...], height: int, width: int) -> tuple[np.nd
     return a * across + b * down + x, c * across + d * down + y
 
 
-def affine(op: ops.Affine, image: np.ndarray, seed: Seed) -> np.ndarray:
-    """Applies `affine`: uint8 [H, W, C] to the same shape."""
-    height, width = image.shape[:2]
+def nearest(
+    values: np.ndarray, x: np.ndarray, y: np.ndarray, outside: int | np.ndarray
+) -> np.ndarray:
+    """Returns values [H, W, ...] at the pixels nearest to places; `outside` where there are none.
+
+    Halves round away from zero, as in TensorFlow.
+    """
+    height, width = values.shape[:2]
+    at = []
+    for place in (x, y):
+        whole = np.trunc(place)
+        further = np.copysign(np.abs(place - whole) >= _float(0.5), place)
+        at.append((whole + further).astype(np.intp))
+    across, down = at
+    inside = (across >= 0) & (across < width) & (down >= 0) & (down < height)
+    taken = values[np.clip(down, 0, height - 1), np.clip(across, 0, width - 1)]
+    return np.where(inside.reshape(*inside.shape, *[1] * (values.ndim - 2)), taken, outside)
+
+
+def affine_matrix(op: ops.Affine, height: int, width: int, seed: Seed) -> tuple[Any, ...]:
+    """Returns where `affine` takes pixels from, as `coordinates` takes it."""
     turn, wider, higher, right, down = draws.uniform(seed, 5, -1.0, 1.0)
     angle = turn * _float(op.degrees * math.pi / 180.0)
     zoom_x, zoom_y = 1 + wider * _float(op.scale), 1 + higher * _float(op.scale)
@@ -98,7 +119,13 @@ def affine(op: ops.Affine, image: np.ndarray, seed: Seed) -> np.ndarray:
     centre_x, centre_y = _float(width - 1) / 2, _float(height - 1) / 2
     x = centre_x - a * centre_x - b * centre_y + right * _float(op.shift)
     y = centre_y - c * centre_x - d * centre_y + down * _float(op.shift)
-    return _bilinear_at(image, *coordinates((a, b, x, c, d, y), height, width))
+    return a, b, x, c, d, y
+
+
+def affine(op: ops.Affine, image: np.ndarray, seed: Seed) -> np.ndarray:
+    """Applies `affine`: uint8 [H, W, C] to the same shape."""
+    height, width = image.shape[:2]
+    return _bilinear_at(image, *coordinates(affine_matrix(op, height, width, seed), height, width))
 
 
 def _bilinear_at(image: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -117,23 +144,32 @@ def _bilinear_at(image: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.rint(values).astype(np.uint8)
 
 
-def random_erasing(op: erasing.RandomErasing, image: np.ndarray, seed: Seed) -> np.ndarray:
-    """Applies `random_erasing`: uint8 [H, W, C] to the same shape."""
+def erased_area(
+    op: erasing.RandomErasing, height: int, width: int, seed: Seed
+) -> tuple[slice, slice] | None:
+    """Returns the rows and columns that `random_erasing` erases; None for nothing."""
     tries = erasing.TRIES
     shares = draws.uniform(seed, 2 * tries + 3)
-    sides = np.array(image.shape[:2])
+    sides = np.array([height, width])
     least, most = _float(op.area_min), _float(op.area_max - op.area_min)
     area = _float(sides.prod()) * (least + most * shares[:tries])
     aspect = np.exp((2 * shares[tries:-3] - 1) * _float(math.log(erasing.LEAST_ASPECT)))
     boxes = np.rint(np.sqrt(np.stack([area * aspect, area / aspect], axis=1))).astype(int)
     fits = (boxes <= sides).all(axis=1)
     if not (shares[-3] < op.probability and fits.any()):
-        return image
+        return None
     box = boxes[fits.argmax()]
     top, left = (shares[-2:] * (sides - box + 1).astype(np.float32)).astype(int).tolist()
     rows, columns = box.tolist()
-    shape = (rows, columns, image.shape[-1])
+    return slice(top, top + rows), slice(left, left + columns)
+
+
+def random_erasing(op: erasing.RandomErasing, image: np.ndarray, seed: Seed) -> np.ndarray:
+    """Applies `random_erasing`: uint8 [H, W, C] to the same shape."""
+    area = erased_area(op, image.shape[0], image.shape[1], seed)
+    if area is None:
+        return image
     erased = image.copy()
-    filling = op.fill if op.fill >= 0 else draws.noise(draws.fold_in(seed, 1), shape)
-    erased[top : top + rows, left : left + columns] = filling
+    shape = erased[area].shape
+    erased[area] = op.fill if op.fill >= 0 else draws.noise(draws.fold_in(seed, 1), shape)
     return erased

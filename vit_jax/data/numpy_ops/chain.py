@@ -11,8 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from vit_jax.data.numpy_ops import augment, color, decode, draws, randaugment, resize, scale
+from vit_jax.data.numpy_ops import (
+    augment,
+    color,
+    decode,
+    draws,
+    geometry,
+    randaugment,
+    resize,
+    scale,
+)
 from vit_jax.data.numpy_ops.draws import Seed
+from vit_jax.data.numpy_ops.geometry import Fields
 from vit_jax.data.ops import augment as augment_ops
 from vit_jax.data.ops import color as color_ops
 from vit_jax.data.ops import crops as crop_ops
@@ -21,7 +31,7 @@ from vit_jax.data.ops import erasing as erasing_ops
 from vit_jax.data.ops import randaugment as randaugment_ops
 from vit_jax.data.ops import resize as resize_ops
 from vit_jax.data.ops import scale as scale_ops
-from vit_jax.data.ops.chain import FIXED, SIZELESS, Op
+from vit_jax.data.ops.chain import FIXED, SIZELESS, Op, moves
 from vit_jax.errors import BadInput
 
 # Class of an op -> (op, image, seed) -> uint8 [H, W, C].
@@ -72,30 +82,37 @@ def check_files(ops: tuple[Op, ...]) -> None:
 
 
 def apply(ops: tuple[Op, ...], image: bytes | np.ndarray, seed: Seed) -> np.ndarray:
-    """Returns an image after the ops; each op draws from its own stream of the example's seed.
+    """Returns an image after the ops, uint8 [H, W, C]; see `apply_to_fields`."""
+    return apply_to_fields(ops, {"image": image}, seed)["image"]
+
+
+def apply_to_fields(ops: tuple[Op, ...], fields: Fields, seed: Seed) -> Fields:
+    """Returns the fields after the ops; each op draws from its own stream of the example's seed.
 
     Args:
       ops: the chain.
-      image: the bytes of a file, or uint8 [H, W, C].
+      fields: `image`, the bytes of a file or uint8 [H, W, C], and what moves with it: `mask`, int32
+        [H, W], `boxes`, float32 [M, 4], and `box_classes`, int32 [M].
       seed: the seed of the example.
-
-    Returns:
-      uint8 [H, W, C].
 
     Raises:
       BadImage: a file cannot be decoded.
-      BadInput: the chain takes no files, and the image is one.
+      BadInput: the chain takes no files, and the image is one; or an op moves the image alone.
       Unsuitable: an op cannot take the image.
     """
     at = 0
     while at < len(ops):
-        op = ops[at]
+        op, image = ops[at], fields["image"]
+        own = seed if isinstance(op, FIXED) else draws.fold_in(seed, at)
         if isinstance(op, decode_ops.Decode) and isinstance(image, bytes) and ops[at + 1 :]:
             crop = ops[at + 1]
             if isinstance(crop, augment_ops.InceptionCrop):
-                box = decode.decode_box(op, crop, image, draws.fold_in(seed, at + 1))
-                size = resize_ops.rows_columns(crop.size)
-                image = resize.resized(box, *size, antialias=False)
+                moves(op, fields)
+                drawn, size = draws.fold_in(seed, at + 1), resize_ops.rows_columns(crop.size)
+                box, sides = decode.decode_box(op, crop, image, drawn)
+                if moves(crop, fields):
+                    fields = geometry.follow(crop, fields, sides, drawn)
+                fields = fields | {"image": resize.resized(box, *size, antialias=False)}
                 at += 2
                 continue
         if isinstance(image, bytes) and not isinstance(op, decode_ops.Decode):
@@ -103,10 +120,12 @@ def apply(ops: tuple[Op, ...], image: bytes | np.ndarray, seed: Seed) -> np.ndar
                 f"the chain begins with {type(op).__name__}, and images are files; begin with "
                 "decode."
             )
-        own = seed if isinstance(op, FIXED) else draws.fold_in(seed, at)
+        if moves(op, fields):
+            fields = geometry.follow(op, fields, fields["image"].shape[:2], own)
         known = APPLY.get(type(op))
-        image = known(op, image, own) if known else op.in_numpy(image, own)  # type: ignore[attr-defined]
+        made = known(op, image, own) if known else op.in_numpy(image, own)  # type: ignore[attr-defined]
+        fields = fields | {"image": made}
         at += 1
-    if isinstance(image, bytes):
+    if isinstance(fields["image"], bytes):
         raise BadInput("the chain has no decode, and images are files; begin with decode.")
-    return image
+    return fields

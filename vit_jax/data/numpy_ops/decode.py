@@ -80,8 +80,10 @@ def decode(op: ops.Decode, image: bytes | np.ndarray, _: Seed = (0, 0)) -> np.nd
     return image
 
 
-def decode_box(op: ops.Decode, crop: InceptionCrop, content: bytes, seed: Seed) -> np.ndarray:
-    """Returns the pixels of the box of a crop, uint8 [h, w, C], for `crop` to resize.
+def decode_box(
+    op: ops.Decode, crop: InceptionCrop, content: bytes, seed: Seed
+) -> tuple[np.ndarray, tuple[int, int]]:
+    """Returns the pixels of the box of a crop, uint8 [h, w, C], and the sides of the whole image.
 
     It decodes the whole image, at a reduced size for `fast_inception_crop`.
     """
@@ -89,7 +91,8 @@ def decode_box(op: ops.Decode, crop: InceptionCrop, content: bytes, seed: Seed) 
     sides = _jpeg_sides(content, op.exif) if fast else None
     if sides is None:
         image = pixels(op, content)
-        return image[augment.crop_box(crop, image.shape[0], image.shape[1], seed)]
+        sides = image.shape[0], image.shape[1]
+        return image[augment.crop_box(crop, *sides, seed)], sides
     rows, columns = augment.crop_box(crop, *sides, seed)
     extent = rows.stop - rows.start, columns.stop - columns.start
     fits = min(a // b for a, b in zip(extent, rows_columns(crop.size), strict=True))
@@ -99,9 +102,9 @@ def decode_box(op: ops.Decode, crop: InceptionCrop, content: bytes, seed: Seed) 
     try:
         image = _simplejpeg().decode_jpeg(content, "RGB", fastdct=True, **least)
     except ValueError:
-        return pixels(op, content)[rows, columns]
+        return pixels(op, content)[rows, columns], sides
     half = ratio // 2
     rows, columns = (
         slice((side.start + half) // ratio, (side.stop + half) // ratio) for side in (rows, columns)
     )
-    return op.of_rgb(image[rows, columns])
+    return op.of_rgb(image[rows, columns]), sides

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from vit_jax.data.numpy_ops import draws
-from vit_jax.data.numpy_ops.augment import coordinates
+from vit_jax.data.numpy_ops.augment import coordinates, nearest
 from vit_jax.data.numpy_ops.color import invert_from
 from vit_jax.data.numpy_ops.draws import Seed
 from vit_jax.data.ops import randaugment as ops
@@ -116,13 +116,7 @@ def _sharpness(image: np.ndarray, level: float, _: np.ndarray) -> np.ndarray:
 def _warp(image: np.ndarray, *matrix: Any) -> np.ndarray:
     """Takes each pixel from the nearest one to its place; see `coordinates`."""
     height, width = image.shape[:2]
-    x, y = (
-        np.trunc(place + np.copysign(np.float32(0.5), place)).astype(np.intp)
-        for place in coordinates(matrix, height, width)
-    )
-    inside = (x >= 0) & (x < width) & (y >= 0) & (y < height)
-    taken = image[np.clip(y, 0, height - 1), np.clip(x, 0, width - 1)]
-    return np.where(inside[..., None], taken, np.uint8(_FILL))
+    return nearest(image, *coordinates(matrix, height, width), np.array(_FILL, np.uint8))
 
 
 def _rotate(image: np.ndarray, level: float, shares: np.ndarray) -> np.ndarray:

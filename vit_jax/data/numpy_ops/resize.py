@@ -26,16 +26,26 @@ def _centres(after: int, before: int) -> np.ndarray:
     return (np.arange(after, dtype=np.float32) + _half) * scale
 
 
+def between(after: int, before: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns what a bilinear resize of a side mixes, with half-pixel centres.
+
+    Returns:
+      The source pixels on both sides of each pixel, int [2, after], and the share of the second
+      one, float32 [after]. Both pixels are the same beyond the centres of the first and last one.
+    """
+    at = _centres(after, before) - _half
+    first = np.floor(at)
+    near = np.clip(np.stack([first, first + 1]), 0, before - 1).astype(np.intp)
+    return near, at - first
+
+
 def bilinear(image: np.ndarray, height: int, width: int) -> np.ndarray:
     """Resizes without averaging, half-pixel centres; returns float32 [height, width, C]."""
     rows, columns, channels = image.shape
     if (rows, columns) == (height, width):
         return image.astype(np.float32)
-    down, across = _centres(height, rows) - _half, _centres(width, columns) - _half
-    top, left = np.floor(down), np.floor(across)
-    y, x = (down - top)[:, None], np.repeat(across - left, channels)
-    first = np.clip(np.stack([top, top + 1]), 0, rows - 1).astype(np.intp)
-    near = np.clip(np.stack([left, left + 1]), 0, columns - 1).astype(np.intp)
+    (first, down), (near, across) = between(height, rows), between(width, columns)
+    y, x = down[:, None], np.repeat(across, channels)
 
     def across_of(lines: np.ndarray) -> np.ndarray:
         """Returns each line with its pixels between columns, float32 [lines, width * C]."""
@@ -136,15 +146,21 @@ def resize(op: ops.Resize, image: np.ndarray, _: Seed) -> np.ndarray:
     return resized(image, *ops.rows_columns(op.size), antialias=op.antialias)
 
 
+def covering(op: ops.ResizeSmall, sides: tuple[int, int]) -> tuple[int, int]:
+    """Returns rows and columns of the result of `resize_small` for those of an image."""
+    before = np.array(sides, np.float64)
+    after = np.rint(before * (np.array(ops.rows_columns(op.size)) / before).max())
+    rows, columns = after.astype(int).tolist()
+    return rows, columns
+
+
 def resize_small(op: ops.ResizeSmall, image: np.ndarray, _: Seed) -> np.ndarray:
     """Applies `resize_small`: uint8 [H, W, C] to [rows, columns, C] that covers `op.size`.
 
     Raises:
       Unsuitable: the result would have too many pixels.
     """
-    before = np.array(image.shape[:2], np.float64)
-    after = np.rint(before * (np.array(ops.rows_columns(op.size)) / before).max())
-    return resized(image, *checked_size(*after.astype(int).tolist()), antialias=op.antialias)
+    return resized(image, *checked_size(*covering(op, image.shape[:2])), antialias=op.antialias)
 
 
 def central_crop(op: ops.CentralCrop, image: np.ndarray, _: Seed) -> np.ndarray:
@@ -170,15 +186,21 @@ def bv_resize(op: ops.BvResize, image: np.ndarray, _: Seed) -> np.ndarray:
     return _truncated(bilinear(image, *ops.rows_columns(op.size)))
 
 
+def bv_covering(op: ops.BvResizeSmall, sides: tuple[int, int]) -> tuple[int, int]:
+    """Returns rows and columns of the result of `bv_resize_small` for those of an image."""
+    before = np.array(sides, np.float32)
+    factor = (np.array(ops.rows_columns(op.size), np.float32) / before).max()
+    rows, columns = np.rint(before * factor).astype(int).tolist()
+    return rows, columns
+
+
 def bv_resize_small(op: ops.BvResizeSmall, image: np.ndarray, _: Seed) -> np.ndarray:
     """Applies `bv_resize_small`: uint8 [H, W, C] to [rows, columns, C] that covers `op.size`.
 
     Raises:
       Unsuitable: the result would have too many pixels.
     """
-    before = np.array(image.shape[:2], np.float32)
-    factor = (np.array(ops.rows_columns(op.size), np.float32) / before).max()
-    rows, columns = checked_size(*np.rint(before * factor).astype(int).tolist())
+    rows, columns = checked_size(*bv_covering(op, image.shape[:2]))
     if (rows, columns) == image.shape[:2]:
         return image
     values = _areas(columns, image.shape[1]).of_columns(image)

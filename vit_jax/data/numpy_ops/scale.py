@@ -11,9 +11,11 @@ from vit_jax.data.numpy_ops.resize import Unsuitable, checked_size, resized
 from vit_jax.data.ops import scale as ops
 from vit_jax.data.ops.resize import Size, rows_columns
 
+Sides = tuple[int, int]
 
-def _scaled(image: np.ndarray, size: Size, factor: float, covers: bool) -> tuple[int, int]:
-    before = np.array(image.shape[:2], np.float64)
+
+def _scaled(sides: Sides, size: Size, factor: float, covers: bool) -> Sides:
+    before = np.array(sides, np.float64)
     ratios = np.array(rows_columns(size), np.float64) / before
     after = np.rint(before * (ratios.max() if covers else ratios.min()) * np.float64(factor))
     rows, columns = np.maximum(after.astype(int), 1).tolist()
@@ -28,9 +30,14 @@ def _filled(image: np.ndarray, size: Size) -> np.ndarray:
     return np.pad(image, widths, constant_values=ops.FILL)
 
 
+def inside(op: ops.ResizeInside, sides: Sides) -> Sides:
+    """Returns rows and columns of the result of `resize_inside` for those of an image."""
+    return _scaled(sides, op.size, 1.0, False)
+
+
 def resize_inside(op: ops.ResizeInside, image: np.ndarray, _: Seed) -> np.ndarray:
     """Applies `resize_inside`: uint8 [H, W, C] to the largest image inside `op.size`."""
-    return resized(image, *_scaled(image, op.size, 1.0, False), antialias=op.antialias)
+    return resized(image, *inside(op, image.shape[:2]), antialias=op.antialias)
 
 
 def pad(op: ops.Pad, image: np.ndarray, _: Seed) -> np.ndarray:
@@ -42,20 +49,24 @@ def pad(op: ops.Pad, image: np.ndarray, _: Seed) -> np.ndarray:
     return _filled(image, op.size)
 
 
+def jittered(op: ops.ScaleJitter, sides: Sides, seed: Seed) -> tuple[Sides, Sides]:
+    """Returns rows and columns that `scale_jitter` resizes to, and where its crop begins."""
+    drawn = draws.uniform(seed, 3)
+    factor = np.float32(op.smallest) + np.float32(op.largest - op.smallest) * drawn[0]
+    after, begin = _scaled(sides, op.size, factor, op.covers), []
+    for side, wanted, share in zip(after, rows_columns(op.size), drawn[1:], strict=True):
+        room = max(side - wanted, 0)
+        begin.append(min(int(share * np.float32(room + 1)), room))
+    return after, (begin[0], begin[1])
+
+
 def scale_jitter(op: ops.ScaleJitter, image: np.ndarray, seed: Seed) -> np.ndarray:
     """Applies `scale_jitter`: uint8 [H, W, C] to [rows, columns, C] of `op.size`.
 
     Raises:
       Unsuitable: the image would have too many pixels.
     """
-    drawn = draws.uniform(seed, 3)
-    factor = np.float32(op.smallest) + np.float32(op.largest - op.smallest) * drawn[0]
-    after = _scaled(image, op.size, factor, op.covers)
+    after, (top, left) = jittered(op, image.shape[:2], seed)
     size = rows_columns(op.size)
-    begin = []
-    for side, wanted, share in zip(after, size, drawn[1:], strict=True):
-        room = max(side - wanted, 0)
-        begin.append(min(int(share * np.float32(room + 1)), room))
     whole = resized(image, *checked_size(*after), antialias=True)
-    top, left = begin
     return _filled(whole[top : top + size[0], left : left + size[1]], op.size)

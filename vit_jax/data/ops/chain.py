@@ -15,7 +15,7 @@ import inspect
 import itertools
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
 from vit_jax.config import calls
@@ -201,6 +201,15 @@ def parse_views(key: str, text: str, size: Size, channels: int = 3) -> tuple[Vie
     return tuple(views.values())
 
 
+def check_image_view(views: tuple[View, ...], moving: Collection[str]) -> None:
+    """Raises BadInput if fields move with the view `image`, and there is no such view."""
+    if moving and all(view.name != "image" for view in views):
+        raise BadInput(
+            f"{' and '.join(moving)} of an example belong to the view image, and data.views "
+            "has no view of that name; name one image."
+        )
+
+
 def _op(key: str, text: str, size: Size) -> Op:
     try:
         name, args, kwargs = calls.parse(_SIZE.sub(lambda m: _multiple(size, m), text))
@@ -290,6 +299,7 @@ def apply_to_fields(ops: tuple[Op, ...]) -> Callable[[_Fields, Tensor], _Fields]
                 if isinstance(crop, augment.InceptionCrop):
                     from vit_jax.data.ops import crops
 
+                    moves(op, fields)
                     box, shape = crops.decode_box(op, crop, image, drawn)
                     image = crop.resize(box)
                     fields = _follow(crop, fields, lambda s=shape: s[:2], drawn) | {"image": image}
@@ -301,6 +311,24 @@ def apply_to_fields(ops: tuple[Op, ...]) -> Callable[[_Fields, Tensor], _Fields]
         return fields
 
     return chained
+
+
+def moves(op: Op, fields: Mapping[str, Any]) -> bool:
+    """Returns True if an op moves mask or boxes of an example with its image.
+
+    Raises:
+      BadInput: the op moves the image alone, and the example has such fields.
+    """
+    spatial = [key for key in SPATIAL if key in fields]
+    if not spatial:
+        return False
+    changes = ("image",) if isinstance(op, Decode) and not op.exif else getattr(op, "changes", ())
+    if not changes:
+        raise BadInput(
+            f"{type(op).__name__} may move pixels, but not {' and '.join(spatial)} with them; "
+            "leave it out of the chain (decode without exif=True), or do without these fields."
+        )
+    return changes != ("image",)
 
 
 def _follow(op: Op, fields: _Fields, sides: Callable[[], Tensor], seed: Tensor) -> _Fields:
@@ -315,17 +343,9 @@ def _follow(op: Op, fields: _Fields, sides: Callable[[], Tensor], seed: Tensor) 
     Raises:
       BadInput: the op moves the image alone, and the example has such fields.
     """
+    if not moves(op, fields):
+        return fields
     spatial = {key: fields[key] for key in SPATIAL if key in fields}
-    if not spatial:
-        return fields
-    changes = ("image",) if isinstance(op, Decode) and not op.exif else getattr(op, "changes", ())
-    if not changes:
-        raise BadInput(
-            f"{type(op).__name__} may move pixels, but not {' and '.join(spatial)} with them; "
-            "leave it out of the chain (decode without exif=True), or do without these fields."
-        )
-    if changes == ("image",):
-        return fields
     own_sides = sides()
     if "mask" in spatial:
         tf.debugging.assert_equal(

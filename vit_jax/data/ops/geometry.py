@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 from vit_jax.data.example import FIELDS, SPATIAL
 from vit_jax.data.tensorflow import Tensor, tf
 
-_LEAST = 1e-3  # pixels; narrower boxes are the rounding errors of boxes outside the image
+LEAST = 1e-3  # pixels; narrower boxes are the rounding errors of boxes outside the image
 
 
 class Placement(NamedTuple):
@@ -97,7 +97,7 @@ def without_empty_boxes(fields: dict[str, Tensor], dropped: Tensor | None = None
     if "boxes" not in fields:
         return fields
     boxes, classes = fields["boxes"], fields.get("box_classes")
-    kept = tf.reduce_all(boxes[:, 2:] - boxes[:, :2] > _LEAST, axis=1)
+    kept = tf.reduce_all(boxes[:, 2:] - boxes[:, :2] > LEAST, axis=1)
     kept = kept if classes is None else kept & (classes >= 0)
     kept = kept if dropped is None else kept & ~dropped
     kept_boxes = {"boxes": tf.where(kept[:, None], boxes, float(FIELDS["boxes"].missing))}

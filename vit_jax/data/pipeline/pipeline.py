@@ -262,25 +262,24 @@ class Pipeline:
 
     def _filled_up(self, key: str, boxes: Tensor) -> Tensor:
         """Returns `boxes` or `box_classes` with `most_boxes` rows."""
-        lacking = self.most_boxes - boxes.shape[0]
-        if lacking < 0:
+        more = [[0, self.lacking_boxes(boxes.shape[0])], [0, 0]][: boxes.shape.rank]
+        return tf.pad(boxes, more, constant_values=FIELDS[key].missing)
+
+    def lacking_boxes(self, own: int) -> int:
+        """Returns how many boxes fill up an example; raises BadInput if it has too many."""
+        if 0 < self.most_boxes < own:
             raise BadInput(
-                f"the examples, such as {self.split.name(0)}, have up to {boxes.shape[0]} boxes, "
+                f"the examples, such as {self.split.name(0)}, have up to {own} boxes, "
                 f"and the objective takes {self.most_boxes}; let its argument be as many."
             )
-        more = [[0, lacking], [0, 0]][: boxes.shape.rank]
-        return tf.pad(boxes, more, constant_values=FIELDS[key].missing)
+        return max(self.most_boxes - own, 0)
 
     def _processed(self, example: Fields, seed: Tensor) -> Fields:
         """Returns the fields of a row: one for each view, and those of the example beside image."""
         if self.texts is not None and self.texts.field in example:
             example = self.texts.in_graph(example, seed)
         moving = {key: example[key] for key in SPATIAL if key in example}
-        if moving and all(view.name != "image" for view in self.chains):
-            raise BadInput(
-                f"{' and '.join(moving)} of an example belong to the view image, and data.views "
-                "has no view of that name; name one image."
-            )
+        preprocess.check_image_view(self.chains, moving)
         fields = {key: x for key, x in example.items() if key != "image" and key not in moving}
         shared, times = example["image"], sum(max(view.count, 1) for view in self.chains)
         decode = next((op for op in self.chains[0].ops if isinstance(op, Decode)), None)

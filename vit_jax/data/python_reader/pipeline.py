@@ -12,21 +12,21 @@ import collections
 import dataclasses
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from vit_jax.config.sections import Cache
-from vit_jax.data.example import FIELDS, SPATIAL
-from vit_jax.data.formats import stored
+from vit_jax.data.example import BOXES, FIELDS, SPATIAL
 from vit_jax.data.numpy_ops import chain, decode
 from vit_jax.data.numpy_ops.draws import Seed
+from vit_jax.data.ops.chain import check_image_view
 from vit_jax.data.ops.decode import Decode
 from vit_jax.data.pipeline.bad_images import Replacements
 from vit_jax.data.pipeline.pipeline import NumpyBatch, Pipeline, Plan
 from vit_jax.data.python_reader import pool, worker
-from vit_jax.data.python_reader.rows import Arrays, Recipe
+from vit_jax.data.python_reader.rows import Arrays, Fields, Recipe, loaded
 from vit_jax.data.splits import order
 from vit_jax.data.splits.split import NumpyFields, Split
 from vit_jax.errors import BadInput, StoreLost
@@ -144,8 +144,8 @@ class _Batch:
     Attributes:
       indices: the example of each row, int64 [rows].
       read: the example that is read for each row, which may be a replacement.
-      fields: the fields of each row beside the image.
-      images: the image of each row, and the seed of its example.
+      fields: the fields of each row that do not move with the image.
+      images: the image of each row with what moves with it, and the seed of its example.
       mask: False for padding rows, bool [rows].
     """
 
@@ -160,19 +160,23 @@ class _Reader:
     """Reads the fields of examples, and replaces bad images."""
 
     def __init__(self, pipe: PythonPipeline, training: bool):
-        self.recipe = pipe.recipe
         self._pipe, self._training = pipe, training
         self._read = pipe.split.numpy_reader()
-        self._instead = _Decoded(pipe.split, self.recipe.decode)
-        self._names = self._wanted(self._read(0))
+        first = self._read(0)
+        self._names = self._wanted(first)
+        moving = tuple(key for key in SPATIAL if key in self._names)
+        check_image_view(pipe.chains, moving)
+        own = len(first["boxes"]) if "boxes" in moving else 0
+        boxes = own + pipe.lacking_boxes(own)
+        self.recipe = dataclasses.replace(pipe.recipe, moving=moving, boxes=boxes)
+        stated = "boxes" in moving and pipe.split.table.truth is not None
+        self._truth = pipe.split.truth_reader() if stated else None
+        self._instead = _Decoded(pipe.split, self.recipe.decode, self._moving)
 
     def _wanted(self, example: NumpyFields) -> tuple[str, ...]:
         names = self._pipe.fields if self._pipe.fields is not None else tuple(example)
-        if moving := [key for key in names if key in SPATIAL]:
-            raise BadInput(
-                f"data.reader=python does not move {' and '.join(moving)} with the pixels; set "
-                "--config.data.reader=tf, or train without these fields."
-            )
+        if "box_classes" in names and "boxes" not in names:
+            names = ("boxes", *names)
         if lacking := [key for key in names if key not in example]:
             raise BadInput(
                 f"the examples, such as {self._pipe.split.name(0)}, have no "
@@ -193,12 +197,26 @@ class _Reader:
         except ValueError as e:
             raise BadInput(f"{self._pipe.split.name(index)}: {e}; give each image a text.") from e
 
+    def _moving(self, index: int, fields: NumpyFields | None = None) -> Fields:
+        """Takes the image, and what moves with it, out of the fields of an example."""
+        fields = self._read(index) if fields is None else fields
+        moving = {key: fields.pop(key) for key in ("image", *self.recipe.moving)}
+        for key in BOXES:
+            if key in moving:
+                lacking = [(0, self.recipe.boxes - len(moving[key])), (0, 0)]
+                widths = lacking[: np.ndim(moving[key])]
+                moving[key] = np.pad(moving[key], widths, constant_values=FIELDS[key].missing)
+        return moving | ({"sides": self._truth(index).sides} if self._truth else {})
+
     def planned(self, plan: Plan, k: range) -> _Batch:
         """Returns the batch of these k, without images."""
         indices, seeds, mask = plan(np.arange(k.start, k.stop))
         read = [self._instead.at(index) for index in indices.tolist()]
         fields = [self._fields(*one) for one in zip(read, seeds, strict=True)]
-        images = tuple((one.pop("image"), seed) for one, seed in zip(fields, seeds, strict=True))
+        images = tuple(
+            (self._moving(index, one), seed)
+            for index, one, seed in zip(read, fields, seeds, strict=True)
+        )
         return _Batch(indices, read, fields, images, mask)
 
     def finished(self, batch: _Batch, arrays: Arrays, failures: list[worker.Failure]) -> NumpyBatch:
@@ -211,7 +229,8 @@ class _Reader:
         """
         for failure in sorted(failures, key=lambda one: one.row):
             self._repair(failure, batch, arrays)
-        fields = {key: _stacked(key, [one[key] for one in batch.fields]) for key in self._names}
+        names = [key for key in self._names if key not in self.recipe.moving]
+        fields = {key: _stacked(key, [one[key] for one in batch.fields]) for key in names}
         return fields | {key: x.copy() for key, x in arrays.items()} | {"_mask": batch.mask}
 
     def _repair(self, failure: worker.Failure | None, batch: _Batch, arrays: Arrays) -> None:
@@ -225,7 +244,7 @@ class _Reader:
             batch.read[row] = self._instead.at(index)
             seed = batch.images[row][1]
             batch.fields[row] = self._fields(batch.read[row], seed)
-            image = batch.fields[row].pop("image")
+            image = self._moving(batch.read[row], batch.fields[row])
             failure = worker.fill(self.recipe, image, seed, arrays, row)
 
     def _error(self, kind: str, name: str, reason: str) -> Exception:
@@ -256,14 +275,14 @@ def _unreadable(name: str, reason: str) -> BadInput:
 class _Decoded(Replacements):
     """The replacements, whose images are decoded in this process."""
 
-    def __init__(self, split: Split, op: Decode):
+    def __init__(self, split: Split, op: Decode, moving: Callable[[int], Fields]):
         super().__init__(split)
-        self._read, self._op = split.numpy_reader(), op
+        self._moving, self._op = moving, op
 
     def image(self, index: int) -> np.ndarray:
         """Decodes one example on its own; see `Replacements.image`."""
         try:
-            content = stored.read_image(self._read(index)["image"])
+            content = loaded(self._moving(index))["image"]
         except OSError as e:
             raise _unreadable(self._split.name(index), e.strerror or str(e)) from e
         return decode.decode(self._op, content)

@@ -26,10 +26,10 @@ import numpy as np
 from vit_jax.data.numpy_ops.draws import Seed
 from vit_jax.data.numpy_ops.resize import Unsuitable
 from vit_jax.data.ops.decode import BadImage
-from vit_jax.data.python_reader.rows import Arrays, Image, Recipe
+from vit_jax.data.python_reader.rows import Arrays, Fields, Recipe
 from vit_jax.errors import BadInput, StoreLost
 
-Images = tuple[tuple[Image, Seed], ...]  # each with the seed of its example
+Images = tuple[tuple[Fields, Seed], ...]  # each with the seed of its example
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +89,7 @@ class Failure:
 Done = tuple[int, int, list[Failure]]  # job, number, and the rows that could not be filled
 
 
-def fill(recipe: Recipe, image: Image, seed: Seed, arrays: Arrays, row: int) -> Failure | None:
+def fill(recipe: Recipe, image: Fields, seed: Seed, arrays: Arrays, row: int) -> Failure | None:
     """Fills one row; returns the failure if it cannot."""
     try:
         recipe.write(image, seed, arrays, row)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from vit_jax.data.numpy_ops import draws
 from vit_jax.data.sources.source import Opened, Options
 from vit_jax.data.splits import split as splits_lib
 from vit_jax.data.splits.split import NumpyFields, Split, Table
@@ -146,9 +147,26 @@ def _dense(name: str) -> Opened:
         no_label = tf.constant([-1], tf.int32)
         return lambda row: {"image": _noise(row), "labels": no_label, **beside(row)}
 
+    def numpy_beside(row: int) -> dict[str, np.ndarray]:
+        if field == "mask":
+            return {"mask": np.full((_SIDE, _SIDE), row % classes, np.int32)}
+        corners = draws.integers((row, 1), 4 * _MOST_BOXES, _SIDE // 2)
+        corners = np.array(corners, np.float32).reshape(-1, 4)
+        boxes = np.concatenate([corners[:, :2], corners[:, :2] + corners[:, 2:] + 1], axis=1)
+        labels = draws.integers((row, 2), _MOST_BOXES, classes)
+        return {"boxes": boxes, "box_classes": np.array(labels, np.int32)}
+
+    def numpy_reader() -> Callable[[int], NumpyFields]:
+        from vit_jax.data.formats.stored import Noise
+
+        image = (_SIDE, _SIDE, 3)
+        return lambda row: {
+            "image": Noise(row, image), "labels": no_labels[row], **numpy_beside(row)
+        }  # fmt: skip
+
     table = Table(
         train + val, lambda row: f"{name}/{row}", reader, lambda: no_labels, numbered=True,
-        most_labels=1,
+        most_labels=1, numpy_reader=numpy_reader,
     )  # fmt: skip
     splits = {"train": range(train), "val": range(train, train + val)}
     named = [str(k) for k in range(classes)]

@@ -164,7 +164,14 @@ class _Reader:
         self._pipe, self._training = pipe, training
         self._read = pipe.split.numpy_reader()
         self._instead = _Decoded(pipe.split, self.recipe.decode)
-        self._names = self._wanted(self._read(0))
+        self._names = self._wanted(self._example(0))
+
+    def _example(self, index: int) -> NumpyFields:
+        """Returns an example as its source gives it; raises BadInput if it cannot be read."""
+        try:
+            return self._read(index)
+        except OSError as e:
+            raise _unreadable(self._pipe.split.name(index), e.strerror or str(e)) from e
 
     def _wanted(self, example: NumpyFields) -> tuple[str, ...]:
         names = self._pipe.fields if self._pipe.fields is not None else tuple(example)
@@ -185,7 +192,7 @@ class _Reader:
 
     def _fields(self, index: int, seed: Seed) -> NumpyFields:
         """Returns the fields of an example, and its tokens if texts are asked for."""
-        fields, texts = self._read(index), self._pipe.texts
+        fields, texts = self._example(index), self._pipe.texts
         if texts is None:
             return fields
         try:

@@ -419,7 +419,10 @@ def fingerprint(config: sections.Config) -> str:
 
 # ---------------------------------------------------------------- comparing
 
-_OF_A_HOST = ("data.data_dir", "data.workers", "data.prefetch", "data.cache")
+_OF_A_HOST = (
+    "data.data_dir", "data.workers", "data.prefetch", "data.cache", "data.stage",
+    "data.stage_budget",
+)  # fmt: skip
 
 
 def common(config: sections.Config) -> dict[str, str]:

@@ -176,6 +176,7 @@ def run_in(
                 write=coordination.is_first(),
             )
             stack.push(lambda error, *_: report.close(failed=error is not None))
+            run = stack.enter_context(run.staged(step))
             if step < run.program.steps.total:
                 state = loop(run, state, step, checkpoints, report, workdir)
             return finish(run, state, checkpoints, report, workdir)

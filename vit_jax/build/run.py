@@ -8,7 +8,6 @@ becomes the arguments of one function, so no key can go unused. `check` finds er
 TensorFlow or a device; start from `build`.
 """
 
-import contextlib
 import dataclasses
 import functools
 import itertools
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import jax
 import numpy as np
 
-from vit_jax.build import objectives, placement, program
+from vit_jax.build import objectives, placement, program, staged
 from vit_jax.build.program import Program
 from vit_jax.config import frozen, sections, validation
 from vit_jax.config import images as images_lib
@@ -36,7 +35,7 @@ from vit_jax.data.tasks import test_sets
 from vit_jax.data.tasks.test_sets import Evaluation
 from vit_jax.errors import BadInput, together
 from vit_jax.models import variants
-from vit_jax.runtime import compile_ahead, coordinated_stop, coordination, goodput
+from vit_jax.runtime import compile_ahead, coordinated_stop, coordination
 from vit_jax.step import losses
 
 if TYPE_CHECKING:
@@ -102,26 +101,6 @@ class Run:
         batches = self.train_pipeline.train(first_step, self.program.steps.total, rows)
         ahead = self.config.data.prefetch
         return coordinated_stop.feed(pipeline.to_devices(batches, over, size, ahead))
-
-    @contextlib.contextmanager
-    def staged(self, first_step: int) -> Iterator["Run"]:
-        """Yields the run; with `data.stage`, one that copies its images and reads the copies."""
-        data = self.config.data
-        if not data.stage or first_step >= self.program.steps.total:
-            yield self
-            return
-        from vit_jax.data.staging import background, copies
-
-        most = copies.budget("data.stage_budget", data.stage_budget)
-        folder = copies.Copies("data.stage", data.stage, most)
-        rows = pipeline.local_rows(self.program.batch_sharding, self.config.batch_size)
-        pipe, staging = background.begin(folder, self.train_pipeline, rows, first_step)
-        try:
-            yield dataclasses.replace(self, train_pipeline=pipe)
-        finally:
-            staging.close()
-            goodput.event("staged", bytes=staging.bytes, copies=staging.served[0],
-                          origin=staging.served[1])  # fmt: skip
 
     def skipped_images(self, workdir: Path) -> list[dict[str, str]]:
         """Returns `file` and `reason` of every image that any process has left out of training."""
@@ -324,8 +303,7 @@ def _splits(config: sections.Config) -> tuple[Source, list[str], Split, _Evaluat
             from vit_jax.data.splits import windows
 
             split = windows.shuffle_in_windows(split, data.window_shards)
-        if data.stage:
-            _check_stage(data, split)
+        staged.check(data, split)
         return split
 
     wanted: dict[str, Callable[[], Any]] = {"": training}  # the training split has the empty name
@@ -454,19 +432,6 @@ def training_examples(source: Source, data: sections.Data) -> tuple[Split, list[
         exclude=data.exclude,
         classes=len(source.classes),
     )
-
-
-def _check_stage(data: sections.Data, split: Split) -> None:
-    """Raises BadInput if the images cannot be copied; writes nothing."""
-    from vit_jax.data.staging import background, copies
-
-    background.check("data.stage", split)
-    copies.budget("data.stage_budget", data.stage_budget)
-    if data.cache != "none":
-        raise BadInput(
-            f"data.stage={data.stage} with data.cache={data.cache}: the images are read once and "
-            "stay in memory; leave one of them out."
-        )
 
 
 def _cached(pipe: Pipeline, data: sections.Data, notes: list[str]) -> Pipeline:

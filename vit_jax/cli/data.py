@@ -85,12 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="seed of order and augmentation (default: 0)",
     )
-    text = "folder on a disk of this host; give the same as data.stage of the run"
-    stage.add_argument("--to", required=True, metavar="FOLDER", help=text)
-    text = (
-        "bytes that the folder may hold, such as 400GB or 2GiB (default: 90 %% of the free space)"
-    )
-    stage.add_argument("--budget", default="", metavar="SIZE", help=text)
+    _add_stage(stage)
     prepare.add_argument(
         "name", metavar="NAME", help="dataset, such as imagenet2012, vtab/eurosat or my_images"
     )
@@ -101,6 +96,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     prepare.add_argument("--size", type=int, default=0, metavar="N", help=text)
     text = "with --size: quality of the JPEG files, a number from 1 to 100 (default: 90)"
     prepare.add_argument("--quality", type=int, default=0, metavar="Q", help=text)
+
+
+def _add_stage(stage: argparse.ArgumentParser) -> None:
+    text = "folder on a disk of this host; give the same as data.stage of the run"
+    stage.add_argument("--to", required=True, metavar="FOLDER", help=text)
+    text = (
+        "bytes that the folder may hold, such as 400GB or 2GiB (default: 90 %% of the free space)"
+    )
+    stage.add_argument("--budget", default="", metavar="SIZE", help=text)
 
 
 def _action(actions: Any, name: str) -> argparse.ArgumentParser:

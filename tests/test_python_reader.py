@@ -55,11 +55,25 @@ def same(expected, made):
 
 def folder(root, *bad):
     """Two classes of nine JPEG files; files in `bad` are not images."""
+    root.mkdir(exist_ok=True)
     for number in range(18):
         path = root / "ab"[number % 2] / f"{number:02}.jpg"
         path.parent.mkdir(exist_ok=True)
         image = pictures.noise(20 + number, 30, seed=number)
         path.write_bytes(b"no image" if number in bad else pictures.encode(image, "JPEG"))
+    return root
+
+
+def records(root):
+    """The images of `folder` in two TFRecord files."""
+    paths = sorted(root.glob("?/*.jpg"))
+    contents = [
+        pictures.record(image=p.read_bytes(), label=p.parent.name, text=["t", p.name])
+        for p in paths
+    ]
+    pictures.records(root / "a.tfrecord", contents[:7])
+    pictures.records(root / "b.tfrecord", contents[7:])
+    (root / "labels.txt").write_text("a\nb\n")
     return root
 
 
@@ -73,11 +87,17 @@ AUGMENTED = "decode|inception_crop({size})|flip_lr|shift(2)"
         ("folder", AUGMENTED),
         ("mix", AUGMENTED),
         ("synthetic:pets", "random_crop({size})"),
+        ("records", AUGMENTED),
     ],
 )
 def test_batches_are_those_of_tensorflow(tmp_path, spec, ops):
     files = f"folder:{folder(tmp_path)}"
-    source = opened({"folder": files, "mix": f"mix:3*{files},1*digits"}.get(spec, spec), val=10)
+    specs = {
+        "folder": files,
+        "mix": f"mix:3*{files},1*digits",
+        "records": f"records:{records(tmp_path)}/*.tfrecord",
+    }
+    source = opened(specs.get(spec, spec), val=10)
     tf, python = pipes(source.split("train"), ops)
     assert tf.shapes() == python.shapes()
     for expected, made in zip(tf.train(5, 12), python.train(5, 12), strict=True):  # two epochs
@@ -85,6 +105,18 @@ def test_batches_are_those_of_tensorflow(tmp_path, spec, ops):
     some = pipes(splits_lib.Split(tf.split.table, np.arange(8, 16)), ops)
     for expected, made in zip(*(pipe.evaluation() for pipe in some), strict=True):
         same(expected, made)  # the last batch has padding
+
+
+def test_texts_of_records_and_a_continued_run_are_those_of_tensorflow(tmp_path):
+    root = records(folder(tmp_path))
+    split = opened(f"records:{root}/*.tfrecord", text_key="text").split("train")
+    tf, python = pipes(split, fields=None)
+    whole = list(python.train(0, 6))
+    for expected, made in zip(tf.train(0, 6), whole, strict=True):
+        same(expected, made)
+    assert whole[0]["text"][0].startswith(b"t\n")
+    for a, b in zip(whole[4:], python.train(4, 6), strict=True):
+        assert all(np.array_equal(a[key], b[key]) for key in a)
 
 
 def test_views_texts_and_rows_of_a_process_are_those_of_tensorflow():
@@ -368,3 +400,10 @@ def test_runs_on_digits_and_folders_import_no_tensorflow(tmp_path, command, imag
     assert said.count("0.jpg") >= 1
     command("evaluate", tmp_path / "folder", f"--out={tmp_path / 'out'}")
     command("data", "check", f"folder:{image_folder}")
+    packed = f"records:{records(folder(tmp_path / 'files'))}/*.tfrecord"
+    command(
+        "train", f"--workdir={tmp_path / 'records'}", *short, f"--data={packed}",
+        "--config.data.image_size=16", f"--config.data.train_ops={AUGMENTED}",
+        "--config.data.batch_size=4", "--config.fewshot.sources=()",
+    )  # fmt: skip
+    command("data", "check", packed)

@@ -10,6 +10,10 @@ import pictures
 import pytest
 from opened_sources import examples, labels, message, names, opened
 
+from vit_jax.data import readers
+from vit_jax.data.inspect import check
+from vit_jax.data.ops import chain
+from vit_jax.data.sources import record_index
 from vit_jax.data.sources import records as record_source
 from vit_jax.data.splits import split as splits
 from vit_jax.data.tensorflow import tf
@@ -113,7 +117,7 @@ def test_ids_of_all_files_are_read_once(tmp_path, monkeypatch):
     files = {n: [example(i, image__filename="n" * i) for i in p] for n, p in parts.items()}
     table = opened(f"records:{folder(tmp_path, files)}").splits["train"].table
     assert table.ids().tolist() == [b"n" * i for i in range(5)]
-    monkeypatch.setattr(tf.data.TFRecordDataset, "__init__", None)
+    monkeypatch.setattr(record_index, "spans", None)
     assert table.ids().tolist() == [b"n" * i for i in range(5)]
 
 
@@ -187,13 +191,21 @@ def test_shape_of_jft(tmp_path, caplog):
 
 
 def told(tmp_path, records, **options):
-    """Returns the message about an example that cannot be read."""
+    """Returns the message about an example that cannot be read, which both readers give."""
     options = {"max_labels": 2} | options
     source = opened(f"records:{folder(tmp_path, {'a.tfrecord': records})}", **options)
-    pipe = pictures.batches(source.splits["train"], "decode|resize({size})", batch_size=1)
-    with pytest.raises(BadInput) as caught:
-        list(pipe.evaluation())
-    return str(caught.value)
+    split, said = source.splits["train"], []
+    ops = chain.parse("ops", "decode|resize({size})", 4)
+    for reader in ("tf", "python"):
+        pipe = readers.pipeline_of(reader)(split, ops, 1, 0, (4, 4), 2, 1)
+        with pytest.raises(BadInput) as caught:
+            list(pipe.evaluation())
+        said.append(str(caught.value))
+    [bad] = check.check_images(source, 1).bad
+    assert bad[0] in said[1]
+    assert bad[1] in said[1]
+    assert [part.partition(" ")[0] for part in said] == [bad[0]] * 2
+    return said[0] if said[0] == said[1] else "; ".join(said)
 
 
 @pytest.mark.parametrize(

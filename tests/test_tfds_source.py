@@ -251,6 +251,12 @@ def test_batches_follow_the_order(prepared):
         assert batch["labels"][:, 0].tolist() == [labels[row] for row in rows]
 
 
+def test_the_reader_without_tensorflow_gives_the_same_examples(tmp_path):
+    split = opened(prepare(tmp_path, kind="JPEG")).splits["train"]
+    fields = map(split.numpy_reader(), range(TRAIN))
+    assert [(one["image"].read(), int(one["labels"][0])) for one in fields] == read(split)
+
+
 def test_windows_of_files_hold_what_lies_in_them(prepared):
     """array_record files are read by their own reader, which holds nothing."""
     split = opened(prepared).splits["train"]

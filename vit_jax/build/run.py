@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import jax
 import numpy as np
 
-from vit_jax.build import objectives, placement, program
+from vit_jax.build import objectives, placement, program, staged
 from vit_jax.build.program import Program
 from vit_jax.config import frozen, sections, validation
 from vit_jax.config import images as images_lib
@@ -302,7 +302,8 @@ def _splits(config: sections.Config) -> tuple[Source, list[str], Split, _Evaluat
         if data.window_shards:
             from vit_jax.data.splits import windows
 
-            return windows.shuffle_in_windows(split, data.window_shards)
+            split = windows.shuffle_in_windows(split, data.window_shards)
+        staged.check(data, split)
         return split
 
     wanted: dict[str, Callable[[], Any]] = {"": training}  # the training split has the empty name

@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""`vit_jax data check|show|bench SOURCE` and `vit_jax data prepare NAME --from=PATH`."""
+"""`vit_jax data check|show|bench|stage SOURCE` and `vit_jax data prepare NAME --from=PATH`."""
 
 import argparse
 import dataclasses
@@ -27,30 +27,32 @@ _ACTIONS = {
     "check": "check that all images decode, or that a prepared dataset is complete",
     "show": "write a sheet of training examples as a PNG file",
     "bench": "measure the images/s of reading, decoding, augmenting and transfer",
+    "stage": "copy the files of training images to a disk of this host",
     "prepare": "prepare a dataset from files that you have",
 }
 _EXAMPLES = {
     "check": "vit_jax data check folder:/path/to/images --json",
     "show": "vit_jax data show folder:/path/to/images --out=sheet.png",
     "bench": "vit_jax data bench folder:/path/to/images",
+    "stage": "vit_jax data stage folder:/path/to/images --to=/local/nvme --budget=400GB",
     "prepare": "vit_jax data prepare imagenet2012 --from=/path/to/archives",
 }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declares the arguments of the four actions."""
+    """Declares the arguments of the five actions."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    check, show, bench, prepare = (_action(actions, name) for name in _ACTIONS)
+    check, show, bench, stage, prepare = (_action(actions, name) for name in _ACTIONS)
     check.add_argument(
         "source",
         metavar="SOURCE",
         help="data source as kind:rest, or the NAME of a prepared dataset, such as vtab",
     )
-    for sub in (show, bench):
+    for sub in (show, bench, stage):
         sub.add_argument(
             "source", metavar="SOURCE", help="data source as kind:rest, see docs/data.md"
         )
-    for sub in (check, show, bench):
+    for sub in (check, show, bench, stage):
         keys = sub.add_argument_group(
             "options of records and tar sources", "same meaning as data.records in docs/config.md"
         )
@@ -83,6 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="seed of order and augmentation (default: 0)",
     )
+    _add_stage(stage)
     prepare.add_argument(
         "name", metavar="NAME", help="dataset, such as imagenet2012, vtab/eurosat or my_images"
     )
@@ -93,6 +96,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     prepare.add_argument("--size", type=int, default=0, metavar="N", help=text)
     text = "with --size: quality of the JPEG files, a number from 1 to 100 (default: 90)"
     prepare.add_argument("--quality", type=int, default=0, metavar="Q", help=text)
+
+
+def _add_stage(stage: argparse.ArgumentParser) -> None:
+    text = "folder on a disk of this host; give the same as data.stage of the run"
+    stage.add_argument("--to", required=True, metavar="FOLDER", help=text)
+    text = (
+        "bytes that the folder may hold, such as 400GB or 2GiB (default: 90 %% of the free space)"
+    )
+    stage.add_argument("--budget", default="", metavar="SIZE", help=text)
 
 
 def _action(actions: Any, name: str) -> argparse.ArgumentParser:
@@ -120,9 +132,10 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
             f"--workers={args.workers}; give a number of threads, or 0 for one per core."
         )
     workers = args.workers or os.cpu_count() or 1
-    return {"check": _check, "show": _show, "bench": _bench, "prepare": _prepare}[args.action](
-        args, workers
-    )
+    actions = {
+        "check": _check, "show": _show, "bench": _bench, "stage": _stage, "prepare": _prepare
+    }  # fmt: skip
+    return actions[args.action](args, workers)
 
 
 def _open(args: argparse.Namespace) -> Any:
@@ -257,6 +270,18 @@ def _bench(args: argparse.Namespace, workers: int) -> int:
     split = source.split("train" if "train" in source.splits else next(iter(source.splits)))
     timings = bench.bench(split, workers)
     return _say(args, timings, [bench.as_text(timings)])
+
+
+def _stage(args: argparse.Namespace, workers: int) -> int:
+    from vit_jax import console
+    from vit_jax.data.staging import command, copies
+
+    most = copies.budget("--budget", args.budget)
+    source = _open(args)
+    split = source.split("train" if "train" in source.splits else next(iter(source.splits)))
+    with console.bar("files") as progress:
+        print(command.stage(split, copies.Copies("--to", args.to, most), workers, progress))
+    return 0
 
 
 def _prepare(args: argparse.Namespace, workers: int) -> int:

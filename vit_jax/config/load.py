@@ -419,7 +419,8 @@ def fingerprint(config: sections.Config) -> str:
 
 # ---------------------------------------------------------------- comparing
 
-_OF_A_HOST = ("data.data_dir", "data.workers", "data.prefetch", "data.cache")
+_PLACES = ("data_dir", "workers", "prefetch", "cache", "stage", "stage_budget")
+_OF_A_HOST = tuple(f"data.{key}" for key in _PLACES)
 
 
 def common(config: sections.Config) -> dict[str, str]:

@@ -92,6 +92,10 @@ class Data:
         (0.5, 0.5, 0.5), "standard deviation of each channel, or one for all", "std")
     reader: ReaderName = results(
         "tf", "who reads images: tf.data, or Python without TensorFlow (docs/data.md)")
+    stage: str = where(
+        "", 'folder on a disk of each host that images are copied to while training; "": none')
+    stage_budget: str = where(
+        "", 'bytes of that folder, such as "400GB"; "": 90 % of the free space')
     workers: int = where(8, "threads that read and decode, or processes", Range(1, 4096), "threads")
     prefetch: int = where(2, "batches kept ready", Range(0, 10_000), "batches")
     records: Records = inside(Records)

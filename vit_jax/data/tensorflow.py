@@ -25,8 +25,8 @@ class NotInstalled(BadInput):
         super().__init__(
             f"{name} is not installed, which this needs. Install it with pip install "
             "'vit_jax[tf]'; see docs/versions.md for the versions of Python that it supports. "
-            "Training needs none with --config.data.reader=python and digits, or a folder, a list "
-            "or tar files of images, or files of masks or boxes."
+            "Training needs none with --config.data.reader=python and digits, or a folder, a list, "
+            "tar files or TFRecord files of images, or files of masks or boxes."
         )
 
 

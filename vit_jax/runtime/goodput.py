@@ -6,8 +6,9 @@
 A row is `{"step": 600, "event": "save", "time": 1790000000.0}`, with the time in seconds since
 1970. Each start has the events `start` (with `restarts`, and `seen`: when an earlier start that
 left no `exit` was last seen), `initialised` (connected, built and restored), `first_step` (done,
-so compiled), `save` (committed) again and again, `stop` (requested; `why` names the source), `exit`
-(with `code`). Process 0 writes. `python -m launch report` sums up. Start from `recording`.
+so compiled), `save` (committed) again and again, `stop` (requested; `why` names the source),
+`staged` (with `data.stage`: `bytes` in copies, images read in `copies` and from the `origin`),
+`exit` (with `code`). Process 0 writes. `python -m launch report` sums up. Start from `recording`.
 """
 
 import contextlib

@@ -10,9 +10,10 @@ the data are not: a damaged image either fails to decode or shows the damage. St
 """
 
 import concurrent.futures
+import itertools
 import logging
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -34,6 +35,12 @@ def offsets(path: str) -> np.ndarray:
       ValueError: the file is truncated, damaged, compressed or not a TFRecord file.
     """
     return byte_ranges.indexed(path, "offsets", _offsets)
+
+
+def places(path: str) -> Iterator[tuple[int, int]]:
+    """Yields where the data of each record begins and ends; raises ValueError, see `offsets`."""
+    for start, after in itertools.pairwise(offsets(path).tolist()):
+        yield start, after - _HEADER - _FOOTER
 
 
 def _offsets(path: str) -> np.ndarray:
@@ -113,9 +120,14 @@ class RecordFiles:
 
     def __getitem__(self, index: int) -> bytes:
         """Returns the data of record `index` by one range read. Safe in several threads."""
+        number, start, end = self.place(index)
+        return self.files.read(number, start, end - start)
+
+    def place(self, index: int) -> tuple[int, int, int]:
+        """Returns the number of the record's file, and where its data begins and ends there."""
         number, row = self.locate(index)
-        start, end = self._offsets[number][row : row + 2].tolist()
-        return self.files.read(number, start, end - _HEADER - _FOOTER - start)
+        start, after = self._offsets[number][row : row + 2].tolist()
+        return number, start, after - _HEADER - _FOOTER
 
     def locate(self, index: int) -> tuple[int, int]:
         """Returns the number of the record's file, and the number of the record in that file."""

@@ -105,8 +105,9 @@ def nearest(
         at.append((whole + further).astype(np.intp))
     across, down = at
     inside = (across >= 0) & (across < width) & (down >= 0) & (down < height)
-    taken = values[np.clip(down, 0, height - 1), np.clip(across, 0, width - 1)]
-    return np.where(inside.reshape(*inside.shape, *[1] * (values.ndim - 2)), taken, outside)
+    flat = values.reshape(height * width, *values.shape[2:])
+    choice = np.concatenate([flat, np.full((1, *flat.shape[1:]), outside, values.dtype)])
+    return np.take(choice, np.where(inside, down * width + across, height * width), axis=0)
 
 
 def affine_matrix(op: ops.Affine, height: int, width: int, seed: Seed) -> tuple[Any, ...]:

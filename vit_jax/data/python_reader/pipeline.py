@@ -162,7 +162,7 @@ class _Reader:
     def __init__(self, pipe: PythonPipeline, training: bool):
         self._pipe, self._training = pipe, training
         self._read = pipe.split.numpy_reader()
-        first = self._read(0)
+        first = self._example(0)
         self._names = self._wanted(first)
         moving = tuple(key for key in SPATIAL if key in self._names)
         check_image_view(pipe.chains, moving)
@@ -172,6 +172,13 @@ class _Reader:
         stated = "boxes" in moving and pipe.split.table.truth is not None
         self._truth = pipe.split.truth_reader() if stated else None
         self._instead = _Decoded(pipe.split, self.recipe.decode, self._moving)
+
+    def _example(self, index: int) -> NumpyFields:
+        """Returns an example as its source gives it; raises BadInput if it cannot be read."""
+        try:
+            return self._read(index)
+        except OSError as e:
+            raise _unreadable(self._pipe.split.name(index), e.strerror or str(e)) from e
 
     def _wanted(self, example: NumpyFields) -> tuple[str, ...]:
         names = self._pipe.fields if self._pipe.fields is not None else tuple(example)
@@ -189,7 +196,7 @@ class _Reader:
 
     def _fields(self, index: int, seed: Seed) -> NumpyFields:
         """Returns the fields of an example, and its tokens if texts are asked for."""
-        fields, texts = self._read(index), self._pipe.texts
+        fields, texts = self._example(index), self._pipe.texts
         if texts is None:
             return fields
         try:
@@ -199,7 +206,7 @@ class _Reader:
 
     def _moving(self, index: int, fields: NumpyFields | None = None) -> Fields:
         """Takes the image, and what moves with it, out of the fields of an example."""
-        fields = self._read(index) if fields is None else fields
+        fields = self._example(index) if fields is None else fields
         moving = {key: fields.pop(key) for key in ("image", *self.recipe.moving)}
         for key in BOXES:
             if key in moving:

@@ -9,15 +9,17 @@ Start from `open_records`.
 from __future__ import annotations
 
 import collections
-import dataclasses
+import functools
 import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vit_jax.data.formats import byte_ranges, shards
+from vit_jax.data.formats import byte_ranges, shards, tf_example
 from vit_jax.data.formats.tfrecord import RecordFiles
+from vit_jax.data.sources import record_index
+from vit_jax.data.sources.record_index import Layout
 from vit_jax.data.splits.split import Fields, Split, Table
 from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput
@@ -39,25 +41,6 @@ NAME_KEYS = (
     "image/filename", "file_name", "filename", "image/id", "image/key", "image/source_id", "name",
     "key", "__key__", "id", "image_id",
 )  # fmt: skip
-
-
-@dataclasses.dataclass(frozen=True)
-class _Keys:
-    """The names of features.
-
-    Attributes:
-      image: the feature with the encoded image.
-      label: the feature with the labels.
-      name: the feature with the name of the example; "" if examples have no name.
-      named: True if labels are class names, False if they are numbers.
-      text: the feature with the text; "" if examples have no text.
-    """
-
-    image: str
-    label: str
-    name: str
-    named: bool
-    text: str
 
 
 def open_records(rest: str, options: Options) -> tuple[list[str], dict[str, Split], list[str]]:
@@ -100,8 +83,9 @@ def _table(spec: str, opened: RecordFiles, names: Sequence[str], options: Option
         number, record = opened.locate(row)
         return f"{os.path.basename(opened.files.paths[number])}/{record}"
 
-    keys = _keys(f"data.source={spec}: record {name(0)}", opened[0], options)
-    if keys.named and len(set(names)) < len(names):
+    subject = f"data.source={spec}: record {name(0)}"
+    layout, name_key = _layout(subject, opened[0], names, options)
+    if layout.named and len(set(names)) < len(names):
         twice = next(n for n, times in collections.Counter(names).items() if times > 1)
         raise BadInput(
             f"data.source={spec}: labels are names, and {twice!r} is the name of two classes; "
@@ -110,51 +94,54 @@ def _table(spec: str, opened: RecordFiles, names: Sequence[str], options: Option
     return Table(
         len(opened),
         name,
-        lambda: _reader(opened, keys, names, options.max_labels),
+        lambda: _reader(opened, layout),
         shards=opened.shards,
         files=opened.files,
         numbered=True,
         most_labels=options.max_labels,
-        ids=(lambda: ids(opened.files.paths, keys.name)) if keys.name else None,
+        ids=(lambda: ids(opened.files.paths, name_key)) if name_key else None,
+        numpy_reader=functools.cache(lambda: record_index.reader(opened, layout)),
     )
 
 
-def _keys(subject: str, record: bytes, options: Options) -> _Keys:
-    """Chooses the features for image, label and name by the first record."""
+def _layout(
+    subject: str, record: bytes, names: Sequence[str], options: Options
+) -> tuple[Layout, str]:
+    """Chooses features by the first record; the second is that with the example's name, or ""."""
     try:
-        features = tf.train.Example.FromString(record).features.feature
-    except Exception as e:  # protobuf has moved its DecodeError between modules
-        raise BadInput(f"{subject} is not a tf.train.Example: {e}.") from e
-    kinds = {k: f.WhichOneof("kind") for k, f in features.items()}
-    listed = ", ".join(f"{k} ({(v or 'empty').removesuffix('_list')})" for k, v in kinds.items())
+        features = tf_example.features(tf_example.of_bytes(record))
+    except tf_example.NotExample as e:
+        raise BadInput(f"{subject} is not a tf.train.Example; write the file again.") from e
+    kinds = {key: feature.kind for key, feature in features.items()}
+    listed = ", ".join(f"{key} ({kind or 'empty'})" for key, kind in kinds.items())
 
-    def choose(key: str, asked: str, usual: Sequence[str], fits: Sequence[str | None]) -> str:
+    def choose(key: str, asked: str, usual: Sequence[str], fits: Sequence[str]) -> str:
         for candidate in (asked,) if asked else usual:
             if candidate in kinds and kinds[candidate] in fits:
                 return candidate
         wrong = f"no {asked!r}" if asked else f"none of {', '.join(usual)}"
-        expected = " or ".join(kind.removesuffix("_list") for kind in fits if kind)
+        expected = " or ".join(filter(None, fits))
         raise BadInput(
             f"{subject} has {wrong} of kind {expected}; it holds {listed or 'nothing'}. "
             f"Set data.records.{key} to one of these."
         )
 
-    image = choose("image_key", options.image_key, IMAGE_KEYS, ("bytes_list",))
+    image = choose("image_key", options.image_key, IMAGE_KEYS, ("bytes",))
     # An example without labels has an empty list, or an empty feature of no kind.
-    label = choose("label_key", options.label_key, LABEL_KEYS, ("int64_list", "bytes_list", None))
-    named = kinds[label] == "bytes_list"
+    label = choose("label_key", options.label_key, LABEL_KEYS, ("int64", "bytes", ""))
+    named = kinds[label] == "bytes"
     name_key = options.name_key
     if name_key:
-        choose("name_key", name_key, (), ("bytes_list",))
+        choose("name_key", name_key, (), ("bytes",))
     if options.text_key:
-        choose("text_key", options.text_key, (), ("bytes_list",))
-    usual = (k for k in NAME_KEYS if kinds.get(k) == "bytes_list")
-    return _Keys(image, label, name_key or next(usual, ""), named, options.text_key)
+        choose("text_key", options.text_key, (), ("bytes",))
+    usual = (k for k in NAME_KEYS if kinds.get(k) == "bytes")
+    layout = Layout(image, label, options.text_key, named, tuple(names), options.max_labels)
+    return layout, name_key or next(usual, "")
 
 
-def _reader(
-    opened: RecordFiles, keys: _Keys, names: Sequence[str], most: int
-) -> Callable[[Tensor], Fields]:
+def _reader(opened: RecordFiles, keys: Layout) -> Callable[[Tensor], Fields]:
+    names, most = keys.names, keys.max_labels
     features: dict[str, Any] = {
         keys.image: tf.io.FixedLenFeature([], tf.string),
         keys.label: tf.io.VarLenFeature(tf.string if keys.named else tf.int64),
@@ -182,20 +169,17 @@ def _reader(
         count = tf.size(labels)
         # A failing record is read again eagerly, and then the message of its assertion is shown.
         # The code below must accept any labels, because it may run before the assertions.
-        known = f"{keys.label} is not one of the {len(names)} classes"
-        tf.debugging.assert_greater_equal(labels, tf.constant(0, tf.int64), known)
-        tf.debugging.assert_less(labels, tf.constant(len(names), tf.int64), known)
-        few = f"more labels than data.records.max_labels={most}; raise it"
-        tf.debugging.assert_less_equal(count, most, few)
+        tf.debugging.assert_greater_equal(labels, tf.constant(0, tf.int64), keys.unknown)
+        tf.debugging.assert_less(labels, tf.constant(len(names), tf.int64), keys.unknown)
+        tf.debugging.assert_less_equal(count, most, keys.too_many)
         if most == 1:
-            none = "no label; where that is meant, set data.records.max_labels=2"
-            tf.debugging.assert_positive(count, none)
+            tf.debugging.assert_positive(count, keys.no_label)
         kept = tf.cast(labels[:most], tf.int32)
         padded = tf.pad(kept, [[0, most - tf.size(kept)]], constant_values=-1)
         fields = {"image": example[keys.image], "labels": tf.ensure_shape(padded, [most])}
         if keys.text:
             texts = example[keys.text].values
-            tf.debugging.assert_positive(tf.size(texts), f"no text in {keys.text}")
+            tf.debugging.assert_positive(tf.size(texts), keys.no_text)
             fields["text"] = tf.strings.reduce_join(texts, separator="\n")  # see data/texts.py
         return fields
 
@@ -226,20 +210,19 @@ def ids(paths: Sequence[str], key: str) -> np.ndarray:
         )
 
     def of_file(path: str) -> np.ndarray:
-        feature = {key: tf.io.FixedLenFeature([], tf.string, default_value="")}
         try:
-            return read(path, feature)
-        except (tf.errors.OpError, UnicodeDecodeError) as e:  # it would quote a damaged record
+            return np.array([b"", *(_first(span, key) for span in record_index.spans(path))])[1:]
+        except (ValueError, OSError) as e:
             raise BadInput(
                 f"data.exclude reads {key} of every record, and one of {path} is damaged; write "
                 "the file again."
             ) from e
 
-    def read(path: str, feature: Any) -> np.ndarray:
-        records = tf.data.TFRecordDataset(os.fsencode(path), buffer_size=2**23).batch(1024)
-        parsed = records.map(lambda batch: tf.io.parse_example(batch, feature)[key])
-        return np.concatenate(
-            [np.zeros(0, "S1"), *(b.astype("S") for b in parsed.as_numpy_iterator())]
-        )
-
     return np.concatenate([byte_ranges.indexed(path, f"ids {key}", of_file) for path in paths])
+
+
+def _first(span: tf_example.Span, key: str) -> bytes:
+    """Returns the first value of a feature; "" without one."""
+    feature = tf_example.features(span).get(key)
+    places = tf_example.ranges(span, feature) if feature and feature.kind == "bytes" else []
+    return span.bytes(*places[0]) if places else b""

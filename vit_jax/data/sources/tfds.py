@@ -4,6 +4,7 @@
 """Opens TensorFlow Datasets and reads them by example with `tfrecord`. Start from `open_tfds`."""
 
 import dataclasses
+import functools
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
@@ -14,9 +15,10 @@ import numpy as np
 from vit_jax.data.catalog import downloads
 from vit_jax.data.catalog.prepared import data_folder
 from vit_jax.data.formats.tfrecord import RecordFiles
+from vit_jax.data.sources import record_index, tfds_boxes
 from vit_jax.data.sources import records as record_source
-from vit_jax.data.sources import tfds_boxes
-from vit_jax.data.splits.split import Split, Table
+from vit_jax.data.sources.record_index import Layout
+from vit_jax.data.splits.split import NumpyFields, Split, Table
 from vit_jax.data.tensorflow import Tensor, one_line, tf
 from vit_jax.data.tensorflow import tfds as _tfds
 from vit_jax.errors import BadInput
@@ -34,12 +36,14 @@ class Reading:
       features: the other features to decode, as in TFDS's partial decoding: `{"label": True}`.
       label: a function: features -> integer [].
       image: a function: encoded image (bytes []) -> bytes [], or uint8 [H, W, 3].
+      stored: the feature with the label if image and label are used as they are stored, else "".
     """
 
     image_key: str
     features: dict[str, Any]
     label: Callable[[dict[str, Any]], Tensor]
     image: Callable[[Tensor], Tensor] = lambda encoded: encoded
+    stored: str = ""
 
 
 def open_tfds(name: str, data_dir: str) -> tuple[list[str], dict[str, Split], list[str]]:
@@ -57,7 +61,9 @@ def open_tfds(name: str, data_dir: str) -> tuple[list[str], dict[str, Split], li
     if not _of_type(features, "ClassLabel") and (keys := tfds_boxes.find(features)):
         return _open_boxes(builder, keys, setting)
     image_key, label_key = _keys(builder, setting)
-    reading = Reading(image_key, {label_key: True}, lambda example: example[label_key])
+    reading = Reading(
+        image_key, {label_key: True}, lambda example: example[label_key], stored=label_key
+    )
     splits = {}
     for split, info in builder.info.splits.items():
         if info.num_examples:
@@ -254,7 +260,17 @@ def _table(builder: Any, infos: Sequence[Any], reading: Reading, setting: str) -
         numbered=True,
         most_labels=1,
         ids=_ids(builder, records),
+        numpy_reader=_numpy_reader(reading, records),
     )
+
+
+def _numpy_reader(
+    reading: Reading, records: Any
+) -> Callable[[], Callable[[int], NumpyFields]] | None:
+    if not reading.stored or not isinstance(records, RecordFiles):
+        return None
+    layout = Layout(reading.image_key, reading.stored, "", named=False, names=(), max_labels=1)
+    return functools.cache(lambda: record_index.reader(records, layout))
 
 
 def _namer(builder: Any, infos: Sequence[Any]) -> Callable[[int], str]:

@@ -172,7 +172,8 @@ def _reading(task: Task, builder: Any) -> Reading:
     if task.label_kind == "bins":
         fine = builder.info.features[key].num_classes
         return Reading("image", {key: True}, lambda e: coarsen(e[key], task.classes, fine), image)
-    return Reading("image", {key: True}, lambda e: e[key], image)
+    stored = key if image is _as_stored else ""
+    return Reading("image", {key: True}, lambda e: e[key], image, stored)
 
 
 def _checked(label: Tensor, classes: int) -> Tensor:

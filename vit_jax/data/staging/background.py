@@ -1,0 +1,224 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Copies files of a run in a thread, in the order in which it reads them, and reads the copies.
+
+Until a file is whole, its images come from the origin, so batches are the same with and without
+copies. Start from `begin`; `check` says beforehand whether a split can be staged.
+"""
+
+import dataclasses
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vit_jax.data.formats.stored import FileRange, WholeFile, read_image
+from vit_jax.data.pipeline.pipeline import Pipeline
+from vit_jax.data.splits import order
+from vit_jax.data.splits.split import Fields, NumpyFields, Split
+from vit_jax.data.staging.copies import Copies, Interrupted, in_units
+from vit_jax.data.tensorflow import Tensor, tf
+from vit_jax.errors import BadInput, StoreLost
+
+log = logging.getLogger("vit_jax")
+
+_FIELDS = {"image", "labels", "text"}
+_LOOK_AT = 10  # examples that show what a source holds
+_AT_ONCE = 1024  # positions of the order that are looked up together
+
+
+@dataclasses.dataclass(frozen=True)
+class Staged:
+    """An image that has a copy; the origin serves where the copy is gone or has become shorter."""
+
+    copy: WholeFile | FileRange
+    size: int
+    origin: WholeFile | FileRange
+
+    def read(self) -> bytes:
+        """Returns its bytes."""
+        try:
+            content = self.copy.read()
+        except OSError:
+            return self.origin.read()
+        return content if len(content) == self.size else self.origin.read()
+
+
+def check(key: str, split: Split) -> None:
+    """Raises BadInput unless all examples of a split lie in files that `numpy_reader` names."""
+    from vit_jax.data.splits.windows import Windowed
+
+    if isinstance(split, Windowed):
+        raise BadInput(
+            f"{key} and data.window_shards both avoid single reads from a slow store; leave one "
+            "of them out."
+        )
+    rows = np.unique(np.linspace(0, len(split) - 1, _LOOK_AT).astype(int)).tolist()
+    fields: list[NumpyFields] = []
+    if split.table.numpy_reader is not None:
+        read = split.numpy_reader()
+        fields = [read(row) for row in rows]
+    files = [isinstance(one["image"], WholeFile | FileRange) for one in fields]
+    if not files or not all(files) or not {*fields[0]} <= _FIELDS:
+        raise BadInput(
+            f"{key} copies files of images with labels or texts, and the examples, such as "
+            f"{split.name(0)}, are not in such files; take a source of the kind folder, csv, tar "
+            "or records, or leave it out."
+        )
+
+
+def paths_in_order(split: Split, indices: Iterator[np.ndarray]) -> Iterator[str]:
+    """Yields the path of each file at its first use, then those of the other examples.
+
+    Args:
+      split: a split that `check` accepts.
+      indices: indices of examples in the order of their use, int64 [n] each.
+    """
+    table, seen = split.table, set[str]()
+    read = split.numpy_reader()
+
+    def path(index: int) -> str:
+        if table.files is None or table.shards is None:
+            return read(index)["image"].path
+        number = np.searchsorted(table.shards, int(split.rows[index]), side="right") - 1
+        return table.files.paths[int(number)]
+
+    rest = (np.arange(at, min(at + _AT_ONCE, len(split))) for at in range(0, len(split), _AT_ONCE))
+    for some in (*[indices], rest):
+        for one in some:
+            for index in one.tolist():
+                if (name := path(index)) not in seen:
+                    seen.add(name)
+                    yield name
+
+
+def epoch(pipe: Pipeline, rows: range, first_step: int) -> Iterator[np.ndarray]:
+    """Yields the indices that a process with these rows reads in an epoch from a step on."""
+    at = pipe.split.numpy_order(order.stream_seed(pipe.seed, "order"))
+    steps = -(-len(pipe.split) // pipe.batch_size)
+    start, stop = (step * len(rows) for step in (first_step, first_step + steps))
+    for k in range(start, stop, _AT_ONCE):
+        yield at(pipe._position(np.arange(k, min(k + _AT_ONCE, stop)), rows))
+
+
+class Staging:
+    """Copies files in a thread and says where images are read.
+
+    Attributes:
+      copies: the folder of copies.
+      served: images that were asked of copies, and of the origin.
+      bytes: bytes of the whole copies that are used.
+      left: files that do not fit into the budget.
+    """
+
+    def __init__(self, copies: Copies, paths: Iterator[str]):
+        self.copies, self.served, self.bytes, self.left = copies, [0, 0], 0, 0
+        self._paths, self._places = paths, dict[str, tuple[Path, int]]()
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="staging", daemon=True)
+        self._thread.start()
+
+    def place(self, image: WholeFile | FileRange) -> "Staged | WholeFile | FileRange":
+        """Returns where an image is read: in the copy of its file if that is whole."""
+        place = self._places.get(image.path)
+        self.served[place is None] += 1
+        if place is None:
+            return image
+        copy = dataclasses.replace(image, path=str(place[0]))
+        return Staged(copy, image.size if isinstance(image, FileRange) else place[1], image)
+
+    def close(self) -> None:
+        """Stops copying and says in the log what was staged."""
+        self._stop.set()
+        self._thread.join()
+        log.info("data: %s", self.note())
+
+    def note(self) -> str:
+        """Returns a sentence about what was staged and what it was used for."""
+        left = f"; {self.left:,} files are over the budget" if self.left else ""
+        return (
+            f"{in_units(self.bytes)} in {len(self._places):,} files are staged in "
+            f"{self.copies.folder}{left}; {self.served[0]:,} images were read there, "
+            f"{self.served[1]:,} from the origin"
+        )
+
+    def join(self) -> None:
+        """Waits until all files are copied."""
+        self._thread.join()
+
+    def _run(self) -> None:
+        if sys.platform == "linux":  # a thread has a priority of its own there
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 19)
+        try:
+            for path in self._paths:
+                if self._stop.is_set():
+                    return
+                place = self.copies.whole(path) or self.copies.copy(path, self._stop.is_set)
+                if place is None:
+                    self.left += 1
+                else:
+                    size = place.stat().st_size
+                    self._places[path] = place, size
+                    self.bytes += size
+        except Interrupted:
+            return
+        except (OSError, StoreLost) as e:
+            reason = (isinstance(e, OSError) and e.strerror) or str(e)
+            log.warning(
+                "data: staging in %s has ended: %s; other images come from the origin",
+                self.copies.folder, reason,
+            )  # fmt: skip
+
+
+def begin(copies: Copies, pipe: Pipeline, rows: range, first_step: int) -> tuple[Pipeline, Staging]:
+    """Starts to copy what a pipeline reads; returns the pipeline that reads the copies.
+
+    Args:
+      copies: the folder to copy to.
+      pipe: the pipeline of training, whose split `check` accepts.
+      rows: the rows of each batch that this process reads.
+      first_step: the step from which it reads.
+    """
+    staging = Staging(copies, paths_in_order(pipe.split, epoch(pipe, rows, first_step)))
+    table = pipe.split.table
+    make_reader: Any = table.numpy_reader
+
+    def numpy_reader() -> Callable[[int], NumpyFields]:
+        read = make_reader()
+        return lambda row: (fields := read(row)) | {"image": staging.place(fields["image"])}
+
+    table = dataclasses.replace(
+        table,
+        numpy_reader=numpy_reader,
+        reader=lambda: _in_graph(numpy_reader(), int(pipe.split.rows[0])),
+        files=None,
+    )
+    return dataclasses.replace(pipe, split=dataclasses.replace(pipe.split, table=table)), staging
+
+
+def _in_graph(read: Callable[[int], NumpyFields], first: int) -> Callable[[Tensor], Fields]:
+    """Returns the graph function, row -> fields, of a reader without TensorFlow."""
+    example = read(first)
+    kinds = {"image": tf.string, "labels": tf.int32, "text": tf.string}
+
+    def values(row: np.ndarray) -> list[Any]:
+        fields = read(int(row))
+        return [read_image(fields["image"]), *(fields[key] for key in example if key != "image")]
+
+    def in_graph(row: Tensor) -> Fields:
+        names = ["image", *(key for key in example if key != "image")]
+        types = [kinds[name] for name in names]
+        fields = dict(
+            zip(names, tf.numpy_function(values, [row], types, stateful=False), strict=True)
+        )
+        for name, value in fields.items():
+            value.set_shape(example["labels"].shape if name == "labels" else [])
+        return fields
+
+    return in_graph

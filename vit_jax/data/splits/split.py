@@ -134,8 +134,8 @@ class Split:
             raise BadInput(
                 f"data.reader=python does not read these examples, such as {self.name(0)}; set "
                 "--config.data.reader=tf, which needs TensorFlow, or take a source of the kind "
-                "digits, folder, csv, tar, records, masks, coco, voc, yolo, synthetic or a mixture of "
-                "these."
+                "digits, folder, csv, tar, records, masks, coco, voc, yolo, synthetic or a mixture "
+                "of these."
             )
         read = self.table.numpy_reader()
         return lambda index: read(int(self.rows[index]))

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax import sharding, tree
-from vit_jax.build import execution, objectives, optimization, placement
+from vit_jax.build import device_ops, execution, objectives, optimization, placement
 from vit_jax.config import frozen, sections, timeline, trainable
 from vit_jax.config import images as images_lib
 from vit_jax.config import load as config_lib
@@ -140,6 +140,9 @@ class Program:
             "labels": jax.ShapeDtypeStruct((self.labels,), jnp.int32),
             "_mask": jax.ShapeDtypeStruct((), jnp.bool_),
         }
+        if self.config.data.device_ops:
+            shape = device_ops.host_shape(self.config.data)
+            fields["image"] = jax.ShapeDtypeStruct(shape, fields["image"].dtype)
         size, over = self.config.batch_size, self.batch_sharding
         return {
             name: jax.ShapeDtypeStruct((size, *field.shape), field.dtype, sharding=over)
@@ -436,6 +439,7 @@ def _functions(
         norm_of_change=platform == "tpu",
         climb=optimization.climb(config, params),
         whole=selection.whole if selection else lambda params, _: params,
+        prepare=device_ops.in_step(config.data),
     )
 
     def evaluation(sums: Callable[..., Any]) -> Callable[..., Any]:

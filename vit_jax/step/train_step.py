@@ -193,6 +193,7 @@ def make_train_step(
     norm_of_change: bool = False,
     climb: Callable[[PyTree, PyTree], PyTree] | None = None,
     whole: Callable[[PyTree, PyTree], PyTree] = lambda params, base: params,
+    prepare: Callable[[Batch, jax.Array], Batch] | None = None,
 ) -> Callable[[TrainState, Batch, jax.Array], _Stepped]:
     """Returns the function (state, batch, key) -> (state after one update, its metrics).
 
@@ -208,6 +209,7 @@ def make_train_step(
       climb: (parameters, gradients) -> the parameters for a second pass over the same batch with
         the same draws, see `optim.sam`. Its gradients make the update and `grad_norm`.
       whole: (trained parameters, base of the state) -> what the objective sees.
+      prepare: (global batch, key) -> batch, before the objective draws, see `device_ops.apply`.
 
     Returns:
       A function for `jax.jit`. Its metrics are float32 []: `METRICS` of the objective, as means
@@ -219,6 +221,8 @@ def make_train_step(
 
     def train_step(state: TrainState, batch: Batch, key: jax.Array) -> _Stepped:
         keys = jax.random.fold_in(key, state.step)
+        if prepare is not None:
+            batch = prepare(batch, keys)
         batch, drawn = objective.draw(batch, keys)
         count = jnp.maximum(jnp.sum(batch["_mask"], dtype=jnp.float32), 1.0)
         if accumulation > 1:

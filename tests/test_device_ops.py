@@ -6,7 +6,11 @@
 import jax
 import numpy as np
 import pytest
+from workdirs import QUICKSTART
 
+from vit_jax.build import program
+from vit_jax.build import run as build
+from vit_jax.config import load as config_lib
 from vit_jax.data.numpy_ops import augment, draws, randaugment, resize
 from vit_jax.data.ops import chain
 from vit_jax.data.ops.randaugment import COLORS
@@ -163,6 +167,20 @@ def test_rows_draw_for_themselves_and_for_their_step():
     np.testing.assert_array_equal(first[:2], run(images[:2], jax.random.key(1)))
 
 
+@pytest.mark.parametrize("shape", [(8,), (2, 2, 2)])
+def test_draws_are_those_of_any_mesh(shape):
+    """Rows over all devices, or over the first two axes of a mesh of three."""
+    axes = ("data", "fsdp", "tensor")[: len(shape)]
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:8]).reshape(shape), axes)
+    over = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(axes[:2]))
+    ops = device_ops.parse(CHAIN, SIDES, (16, 16), 3)
+    run = jax.jit(lambda images, key: device_ops.apply(ops, images, key))
+    images, key = np.stack([IMAGE] * 8), jax.random.key(3)
+    spread = run(jax.device_put(images, over), key)
+    assert spread.sharding.is_equivalent_to(over, 4)  # no image has moved
+    np.testing.assert_array_equal(run(images, key), spread)
+
+
 @pytest.mark.parametrize(
     "text, before, said",
     [
@@ -177,4 +195,33 @@ def test_rows_draw_for_themselves_and_for_their_step():
 def test_chain_that_a_device_cannot_apply_is_refused(text, before, said):
     with pytest.raises(BadInput) as refused:
         device_ops.parse(text, before, (16, 16), 3)
+    assert said in str(refused.value)
+
+
+def config(*overrides):
+    more = [f"--config.{text}" for text in overrides]
+    return config_lib.load(QUICKSTART, ["--config.data.train_ops=resize(12)", *more])
+
+
+def test_host_makes_what_the_step_takes():
+    made = program.make(config(f"data.device_ops={CHAIN}"), classes=10, examples=64)
+    assert made.batch()["image"].shape == (32, 12, 12, 3)
+    assert made.images.shape == (8, 8, 3)
+    state, metrics = jax.eval_shape(made.step, made.abstract, made.batch(), made.step_key)
+    assert metrics["loss"].shape == ()
+
+
+@pytest.mark.parametrize(
+    "overrides, said",
+    [
+        (("data.device_ops=flip_lr",), "makes images of (12, 12), and the model takes (8, 8)"),
+        (
+            ("data.device_ops=random_crop(8)", "data.views=image: resize(8)"),
+            "data.views makes several images of one; leave it out",
+        ),
+    ],
+)
+def test_config_that_a_device_cannot_apply_is_refused(overrides, said):
+    with pytest.raises(BadInput) as refused:
+        build.check(config(*overrides))
     assert said in str(refused.value)

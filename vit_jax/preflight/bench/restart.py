@@ -42,6 +42,7 @@ _S16 = [
 RUNS = {
     "quickstart": (1, ["--config.checkpoint.every=100 steps"]),
     "S/16, two processes": (2, _S16),
+    "S/16, two processes, without TensorFlow": (2, [*_S16, "--config.data.reader=python"]),
 }
 
 

@@ -207,7 +207,7 @@ def test_host_makes_what_the_step_takes():
     made = program.make(config(f"data.device_ops={CHAIN}"), classes=10, examples=64)
     assert made.batch()["image"].shape == (32, 12, 12, 3)
     assert made.images.shape == (8, 8, 3)
-    state, metrics = jax.eval_shape(made.step, made.abstract, made.batch(), made.step_key)
+    _, metrics = jax.eval_shape(made.step, made.abstract, made.batch(), made.step_key)
     assert metrics["loss"].shape == ()
 
 

@@ -28,6 +28,15 @@ def host_shape(data: sections.Data) -> tuple[int, int, int]:
     return (*chain.View("image", 0, ops).size(images.size), images.channels)
 
 
+def on_host(
+    data: sections.Data, fields: dict[str, jax.ShapeDtypeStruct]
+) -> dict[str, jax.ShapeDtypeStruct]:
+    """Returns the fields that an objective takes, with the image as the host makes it."""
+    if not data.device_ops:
+        return fields
+    return fields | {"image": jax.ShapeDtypeStruct(host_shape(data), fields["image"].dtype)}
+
+
 def check(config: sections.Config, objective: Objective) -> None:
     """Raises BadInput if `data.device_ops` cannot be applied."""
     data = config.data
@@ -40,14 +49,14 @@ def check(config: sections.Config, objective: Objective) -> None:
         raise BadInput(f"data.device_ops changes the image alone, and {why}; leave it out.")
 
 
-def in_step(data: sections.Data) -> Callable[[Batch, jax.Array], Batch] | None:
-    """Returns the function (global batch, key of the step) -> batch; None without device ops.
+def in_step(data: sections.Data) -> Callable[[Batch, jax.Array], Batch]:
+    """Returns the function (global batch, key of the step) -> batch that a step begins with.
 
     Raises:
       BadInput: the chain is wrong.
     """
     if not data.device_ops:
-        return None
+        return lambda batch, key: batch
     from vit_jax.step import device_ops
 
     images = images_lib.of(data)

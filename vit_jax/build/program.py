@@ -24,7 +24,7 @@ from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput
 from vit_jax.models import variants
 from vit_jax.optim import optimizers, schedules
-from vit_jax.runtime import compile_ahead
+from vit_jax.runtime import compile_ahead, recovery
 from vit_jax.step import state, train_step
 from vit_jax.step.objective import PARAMETERS, Network, Objective, ReadModel
 
@@ -136,13 +136,10 @@ class Program:
 
     def batch(self) -> dict[str, jax.ShapeDtypeStruct]:
         """Returns the shapes of a global batch."""
-        fields = self.objective.batch(*self.images.shape) | {
+        fields = device_ops.on_host(self.config.data, self.objective.batch(*self.images.shape)) | {
             "labels": jax.ShapeDtypeStruct((self.labels,), jnp.int32),
             "_mask": jax.ShapeDtypeStruct((), jnp.bool_),
         }
-        if self.config.data.device_ops:
-            shape = device_ops.host_shape(self.config.data)
-            fields["image"] = jax.ShapeDtypeStruct(shape, fields["image"].dtype)
         size, over = self.config.batch_size, self.batch_sharding
         return {
             name: jax.ShapeDtypeStruct((size, *field.shape), field.dtype, sharding=over)
@@ -180,8 +177,11 @@ class Program:
 
     def compiled(self, name: str) -> jax.stages.Compiled:
         """Returns `create` or `step`, compiled."""
+        recovery.passed("program")
         compiling = self.compiling.get(name)
-        return compiling.result() if compiling else self._lower(name).compile()
+        compiled = compiling.result() if compiling else self._lower(name).compile()
+        recovery.passed("compile")
+        return compiled
 
     def _lower(self, name: str) -> jax.stages.Lowered:
         if name == "step":

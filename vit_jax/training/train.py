@@ -288,9 +288,7 @@ def loop(
     """Trains steps `first + 1` to the last, with all work that is due after each step."""
     steps, config_yaml = run.program.steps, config_lib.to_yaml(run.config)
     log.info("compiling the step: %s", run.program.execution)
-    goodput.passed("program")
     train_step, key = run.program.compiled("step"), run.program.step_key
-    goodput.passed("compile")
     throughput, backstop = Throughput(), Backstop(run.config.checkpoint.every_minutes)
     window, batches = Window(run, report, throughput, first), run.train_batches(first)
     traced, folder = timeline.profile_steps(run.config.profile), workdir / PROFILE_FOLDER
@@ -319,7 +317,6 @@ def loop(
                 ):
                     with throughput.wait():
                         batch = next(batches)
-                    goodput.passed("data")
                     state, metrics = train_step(state, batch, key)
                 done = step
                 dispatched(step, first, report.reached, metrics)

@@ -38,12 +38,10 @@ _S16 = [
     *("--config.data.train_ops=decode|resize({size})", "--config.batch_size=4"),
     "--config.checkpoint.every=2 steps",
 ]
-_WITHOUT = ["--config.data.reader=python", "--config.report.writers=()"]  # both import TensorFlow
 # Name -> number of processes, overrides of the quickstart.
 RUNS = {
     "quickstart": (1, ["--config.checkpoint.every=100 steps"]),
     "S/16, two processes": (2, _S16),
-    "S/16, two processes, without TensorFlow": (2, [*_S16, *_WITHOUT]),
 }
 
 

@@ -23,7 +23,7 @@ from typing import BinaryIO
 
 from vit_jax.checkpoints import restart_limit, step_folders
 from vit_jax.errors import SAVED, BadInput, runs_again
-from vit_jax.runtime import job_file, process_exit, process_identity, signals
+from vit_jax.runtime import job_file, process_exit, process_identity, recovery, signals
 from vit_jax.runtime.process_identity import VARIABLES, ProcessIdentity
 from vit_jax.storage import files as storage
 
@@ -114,6 +114,7 @@ def run(
             for child in [c for c in left if c.poll() is not None]:
                 left.remove(child)
                 if child.returncode and not code:
+                    os.environ[recovery.ENDED] = str(time.time())  # for the next start
                     code, deadline = child.returncode, time.monotonic() + GONE_SECS
             if time.monotonic() > deadline:
                 for child in left:

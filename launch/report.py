@@ -8,10 +8,11 @@ Start from `main`; `vit_jax.reports.run.time_accounting` does the counting.
 
 import argparse
 import dataclasses
+import json
 from collections.abc import Sequence
 
 from vit_jax import console
-from vit_jax.reports.run.time_accounting import Spent, examine
+from vit_jax.reports.run.time_accounting import Spent, details, examine, read
 from vit_jax.storage import files as storage
 
 HEADER = [
@@ -39,8 +40,17 @@ def main(argv: Sequence[str]) -> int:
         epilog=f"example: python -m {__package__} report runs/mine gs://bucket/runs/other",
     )
     parser.add_argument("workdirs", nargs="+", metavar="WORKDIR", help="workdir of a run")
-    names = parser.parse_args(argv).workdirs
+    parser.add_argument(
+        "--json", action="store_true",
+        help="print the seconds of each run in the buckets of ml-goodput-measurement",
+    )  # fmt: skip
+    args = parser.parse_args(argv)
+    names = args.workdirs
     spent = [examine(storage.workdir(name)) for name in names]
+    if args.json:
+        rows = [read(storage.workdir(name)) for name in names]
+        print(json.dumps(dict(zip(names, map(details, rows, spent), strict=True)), indent=1))
+        return 0
     lines = [_line(name, one) for name, one in zip(names, spent, strict=True)]
     if len(spent) > 1:
         lines.append(_line("all", _sum(spent)))

@@ -37,6 +37,11 @@ OPTIMIZERS = {
     "sam": ("--config.optimizer.sam.rho=0.05",),
     "mup": ("--config.model.mup_base_width=64",),
     "mesh": ("--config.mesh.fsdp=2", "--config.mesh.tensor=2", "--config.model.heads=2"),
+    "device": (
+        "--config.data.train_ops=resize(12)",
+        "--config.data.device_ops=inception_crop({size})|flip_lr|randaug(1, 10, colors=True)"
+        "|random_erasing(0.5)",
+    ),
 }
 # A combination is the names of its options; none is "plain".
 MATRIX = [

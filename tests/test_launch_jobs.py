@@ -374,6 +374,15 @@ def test_runs_and_their_sum_are_shown(tmp_path, capsys):
     assert lines[4] == ["all", "0", "1:05:20", "1:05:00", "0:20", "0:00", "0:00", "99.5%"]
 
 
+def test_report_in_the_buckets_of_the_public_package(tmp_path, capsys):
+    write(tmp_path / "a", start(0, 0, row(3610, "exit", 90, code=0)))
+    assert main.main(["report", "--json", str(tmp_path / "a")]) == 0
+    (found,) = json.loads(capsys.readouterr().out).values()
+    assert found["goodput_time"] == {"TOTAL": 3600.0}
+    assert found["badput_time"]["OTHER"] == 10.0  # this start wrote no split
+    assert found["total_elapsed_time"] == 3610.0
+
+
 @pytest.mark.parametrize(
     "content", [None, "", "{", '{"step": 1}\n', '{"step": 0, "time": 1.0}\n', '{"time": 1.0}\n']
 )

@@ -213,6 +213,11 @@ def test_run_whose_process_was_killed_continues(two, tmp_path, victim):
     assert same_parameters(workdir, two[0])
     if victim:
         turns = jsonl.read_rows(workdir / goodput.FILE)
+        first, new = [row for row in turns if row["event"] == "new_step"]
+        assert first["parts"][0][0] == "process_start"
+        assert new["parts"][0][0] == "noticing"
+        begun, *_, ended = [row["time"] for row in turns if row["event"] in ("start", "exit")][1:-1]
+        assert new["secs"] == pytest.approx(new["time"] - min(begun, ended), abs=0.1)
         assert [row["code"] for row in turns if row["event"] == "exit"] == [43, 0]
 
 

@@ -48,7 +48,7 @@ def test_continued_equals_uninterrupted(tmp_path, combination):
 @pytest.mark.parametrize(
     "combination",
     [
-        pytest.param("muon+sam+mup+mesh+accumulation+mixup", marks=pytest.mark.integration),
+        pytest.param("muon+sam+mup+mesh+accumulation+mixup+device", marks=pytest.mark.integration),
         pytest.param("lion+sam+ema", marks=slow),
     ],
 )

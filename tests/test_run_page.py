@@ -62,6 +62,21 @@ def test_time_adds_up(tmp_path):
     assert found["all"] == ["1:00", "100.0%"]
 
 
+def test_restart_is_shown_in_its_parts(tmp_path):
+    parts = [["noticing", 1.5], ["imports", 3.0], ["data", 4.0], ["restore", 0.25], ["data", 1.0]]
+    new = {"step": 3, "event": "new_step", "time": 1.8e9 + 20, "parts": parts}
+    text = page(tmp_path / "a", life=[*turns()[:-1], new, turns()[-1]])
+    assert any("to the first new step of the next: 9.8." in word for word in words(text))
+    assert table(text, "Restarts") == [
+        ["part", "seconds", "bucket"],
+        ["noticing", "1.50", "INFRASTRUCTURE_RECOVERY_FROM_DISRUPTION"],
+        ["imports", "3.00", "TRAINING_PREP"],
+        ["data", "5.00", "DATA_LOADING_SYNC"],
+        ["restore", "0.25", "UNPRODUCTIVE_CHECKPOINT_RESTORE_TIME"],
+    ]
+    assert "Restarts" not in words(page(tmp_path / "b"))
+
+
 def test_waiting_for_images_says_what_to_change(tmp_path):
     slow = [r | {"perf/input_wait": 0.3} if "perf/input_wait" in r else r for r in rows()]
     (said,) = [w for w in words(page(tmp_path / "a", metrics=slow)) if "devices waited for" in w

@@ -115,3 +115,69 @@ def test_rows_that_follow_no_start_are_refused(tmp_path):
     write(tmp_path / "a", [row(1, "save", 4), *start(2, 0)])
     with pytest.raises(BadInput):
         time_accounting.read(tmp_path / "a")
+
+
+# ---------------------------------------------------------------- restarts
+
+
+def split_start(begin, at, *rest, down=None):
+    """A start of 10 s until its first step, with the split that a run writes."""
+    noticing = [] if down is None else [["noticing", down]]
+    parts = [["process_start", 0.5], ["imports", 2.5], ["data", 2.0], ["restore", 2.0],
+             ["data", 1.0], ["compile", 2.0]]  # fmt: skip
+    repeated = [["repeated", 4.0]] if noticing else []
+    new = row(begin + 14, "new_step", at + 3, parts=noticing + parts + repeated)
+    return [*start(begin, at), new, *rest]
+
+
+KILLED = [
+    *split_start(100, 0, row(150, "save", 40)),  # killed, last seen at 195
+    *split_start(300, 40, row(340, "exit", 110, code=0), down=105.0)[:1],
+]
+KILLED[-1]["seen"] = 195.0
+KILLED += split_start(300, 40, row(340, "save", 110), row(340, "exit", 110, code=0), down=105.0)[1:]
+
+
+def test_restart_is_read_with_its_parts():
+    first, second = time_accounting.restarts(KILLED)
+    assert (first.again, first.secs) == (False, 10.0)
+    assert (second.again, second.step, second.secs) == (True, 43, 105.0 + 10.0 + 4.0)
+    assert second.parts["data"] == 3.0
+    assert list(second.parts)[:3] == ["noticing", "process_start", "imports"]
+    assert second.buckets["INFRASTRUCTURE_RECOVERY_FROM_DISRUPTION"] == 105.5
+
+
+@pytest.mark.parametrize(
+    "parts", [None, [], [["noticing"]], [["naps", 1.0]], [["data", -1.0]], [["data", "x"]], 3]
+)
+def test_split_that_is_damaged_is_left_out(parts):
+    assert time_accounting.restarts([row(1, "new_step", 4, parts=parts)]) == []
+
+
+def test_details_add_up_and_have_the_names_of_the_public_package():
+    spent = time_accounting.spent(KILLED, 0.0, alive=False)
+    found = time_accounting.details(KILLED, spent)
+    assert found["badput_time"] == {
+        "INFRASTRUCTURE_RECOVERY_FROM_DISRUPTION": 105.0 + 0.5 + 0.5,
+        "TRAINING_PREP": 2.5 + 2.5,
+        "TPU_INITIALIZATION": 0.0,
+        "DATA_LOADING_SYNC": 3.0 + 3.0,
+        "UNPRODUCTIVE_CHECKPOINT_RESTORE_TIME": 2.0 + 2.0,
+        "PROGRAM_STARTUP": 2.0 + 2.0,
+        "WASTED_PROGRESS_FROM_DISRUPTION": 45.0,
+        "OTHER": 0.0,
+    }
+    whole = found["goodput_time"]["TOTAL"] + sum(found["badput_time"].values())
+    assert whole == found["total_elapsed_time"] == 240.0
+    assert (found["max_productive_step"], found["disruption_count"]) == (110, 1)
+    assert set(found) <= {  # fields of `WorkloadMetricDetails` in its version 0.2.3
+        "goodput_time", "badput_time", "max_productive_step", "total_elapsed_time",
+        "disruption_count", "step_time_deviation", "ideal_step_time", "total_excluded_time",
+    }  # fmt: skip
+
+
+def test_start_that_wrote_no_split_is_other():
+    rows = start(100, 0, row(150, "save", 40), row(200, "exit", 90, code=0))
+    found = time_accounting.details(rows, time_accounting.spent(rows, 0.0, alive=False))
+    assert found["badput_time"].pop("OTHER") == 10.0
+    assert set(found["badput_time"].values()) == {0.0}

@@ -99,7 +99,14 @@ def test_run_leaves_what_is_promised(finished):
     assert logged(finished)[(12, "test/top1")] == results["test"]["top1"]
     turns = [(row["event"], row["step"]) for row in read_rows(finished / "goodput.jsonl")]
     saves = [("save", 4), ("save", 8), ("save", 12)]
-    assert turns == [("start", 0), ("initialised", 0), ("first_step", 1), *saves, ("exit", 12)]
+    assert turns == [
+        ("start", 0),
+        ("initialised", 0),
+        ("first_step", 1),
+        ("new_step", 1),
+        *saves,
+        ("exit", 12),
+    ]
 
 
 @pytest.mark.slow

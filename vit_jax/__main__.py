@@ -8,12 +8,14 @@ import traceback
 
 from vit_jax import console
 from vit_jax.hardware import host_memory
+from vit_jax.runtime import recovery
 
 
 def program() -> int:
     """Runs the command line of this process in UTF-8, with large pages where available."""
     console.in_utf8()
     host_memory.start_with_large_pages()
+    recovery.begin()
     from vit_jax.cli import main  # after a possible restart, so that its imports run only once
     from vit_jax.runtime import process_exit
 

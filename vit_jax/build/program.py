@@ -17,14 +17,14 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax import sharding, tree
-from vit_jax.build import execution, objectives, optimization, placement
+from vit_jax.build import device_ops, execution, objectives, optimization, placement
 from vit_jax.config import frozen, sections, timeline, trainable
 from vit_jax.config import images as images_lib
 from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput
 from vit_jax.models import variants
 from vit_jax.optim import optimizers, schedules
-from vit_jax.runtime import compile_ahead
+from vit_jax.runtime import compile_ahead, recovery
 from vit_jax.step import state, train_step
 from vit_jax.step.objective import PARAMETERS, Network, Objective, ReadModel
 
@@ -136,7 +136,7 @@ class Program:
 
     def batch(self) -> dict[str, jax.ShapeDtypeStruct]:
         """Returns the shapes of a global batch."""
-        fields = self.objective.batch(*self.images.shape) | {
+        fields = device_ops.on_host(self.config.data, self.objective.batch(*self.images.shape)) | {
             "labels": jax.ShapeDtypeStruct((self.labels,), jnp.int32),
             "_mask": jax.ShapeDtypeStruct((), jnp.bool_),
         }
@@ -177,8 +177,11 @@ class Program:
 
     def compiled(self, name: str) -> jax.stages.Compiled:
         """Returns `create` or `step`, compiled."""
+        recovery.passed("program")
         compiling = self.compiling.get(name)
-        return compiling.result() if compiling else self._lower(name).compile()
+        compiled = compiling.result() if compiling else self._lower(name).compile()
+        recovery.passed("compile")
+        return compiled
 
     def _lower(self, name: str) -> jax.stages.Lowered:
         if name == "step":
@@ -436,6 +439,7 @@ def _functions(
         norm_of_change=platform == "tpu",
         climb=optimization.climb(config, params),
         whole=selection.whole if selection else lambda params, _: params,
+        prepare=device_ops.in_step(config.data),
     )
 
     def evaluation(sums: Callable[..., Any]) -> Callable[..., Any]:

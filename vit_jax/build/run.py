@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import jax
 import numpy as np
 
-from vit_jax.build import objectives, placement, program, staged
+from vit_jax.build import device_ops, objectives, placement, program, staged
 from vit_jax.build.program import Program
 from vit_jax.config import frozen, sections, validation
 from vit_jax.config import images as images_lib
@@ -35,7 +35,7 @@ from vit_jax.data.tasks import test_sets
 from vit_jax.data.tasks.test_sets import Evaluation
 from vit_jax.errors import BadInput, together
 from vit_jax.models import variants
-from vit_jax.runtime import compile_ahead, coordinated_stop, coordination
+from vit_jax.runtime import compile_ahead, coordinated_stop, coordination, recovery
 from vit_jax.step import losses
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def check(config: sections.Config) -> None:
     objective = objectives.make(config, cfg)
     validation.check_together(config, objective.EVALUATED)
     objectives.check_views(config, objective)
+    device_ops.check(config, objective)
     placement.check(config, objective, cfg)
     chains = {"data.train_ops": config.data.train_ops, "data.eval_ops": config.data.eval_ops}
     for key, chain in (chains | {"fewshot.ops": config.fewshot.ops}).items():
@@ -164,8 +165,10 @@ def build(config: sections.Config, compile_first: Sequence[str] = ()) -> Run:
       BadInput: the data, the mesh or a combination of values cannot be used.
     """
     program.make_rules(config)  # reports errors of the mesh before any data is read
+    recovery.passed("program")
     few_shot = _few_shot_sources(config)  # likewise
     source, notes, split, evals = _splits(config)
+    recovery.passed("data")
     classes = len(source.classes)
     objective = objectives.make(config, variants.of(config.model, classes))
     objectives.check_classes(config, objective, source.classes)
@@ -177,12 +180,14 @@ def build(config: sections.Config, compile_first: Sequence[str] = ()) -> Run:
             computation = program.make(config, classes=classes, examples=len(split), labels=labels)
             for name in compile_first:
                 computation.start_compiling(name, submit)
+            recovery.passed("program")
             return computation
 
         computation = make(split.table.most_labels) if split.table.most_labels else None
         wanted = objectives.fields(objective, images_lib.of(config.data), source.classes)
         train, labels, pipelines = _pipelines(config, wanted, split, evals, notes)
         tasks = _tasks(config, few_shot)
+        recovery.passed("data")
         computation = computation or make(labels)
         for name in config.evals:
             _, evaluator = computation.evaluator(name)
@@ -392,8 +397,9 @@ def _pipeline(
     if name and any(view.name == "image" for view in views):
         views = ()  # otherwise an evaluation sees the same views, drawn the same way each time
     batch_size = (config.evals[name].batch_size if name else 0) or config.batch_size
+    size = images.size if name else device_ops.host_shape(data)[:2]
     pipe = readers.pipeline_of(data.reader)(
-        split, ops, batch_size, config.seed, images.size, data.workers,
+        split, ops, batch_size, config.seed, size, data.workers,
         data.prefetch, "error" if name else data.bad_images,
         views=views, channels=images.channels, fields=wanted.names,
         most_boxes=wanted.most_boxes, texts=wanted.texts(drawn=not name),

@@ -1,7 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""`vit_jax bench train|eval|predict|checkpoint|startup|input|tpu|all [--models=NAMES] [--json]`."""
+"""`vit_jax bench PART [--models=NAMES] [--json]`.
+
+The parts are train, eval, predict, checkpoint, startup, restart, input, tpu and all.
+"""
 
 import argparse
 import importlib.util
@@ -26,6 +29,7 @@ _OF_MODELS = {
 }
 _OTHERS = {
     "startup": "measure imports, commands, and the quickstart until its first step",
+    "restart": "kill a process of a run, and measure the seconds to the first new step",
     "input": "measure decoding, cropping and transfer of generated photos",
 }
 
@@ -142,6 +146,11 @@ def _measured(part: str, asked: list["Asked"]) -> Part:
 
             results = startup.measure(progress=progress)
             return results, startup.text(results)
+        if part == "restart":
+            from vit_jax.preflight.bench import restart
+
+            results = restart.measure(progress=progress)
+            return results, restart.text(results)
         if part == "input":
             return _input()
         from vit_jax.preflight.bench import suite

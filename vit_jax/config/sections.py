@@ -83,6 +83,8 @@ class Data:
     channels: int = results(
         3, "channels of an image; 1: gray (docs/preprocessing.md)", Range(1, 1024), "channels")
     train_ops: str = results("decode|inception_crop({size})|flip_lr", "chain of ops for training")
+    device_ops: str = results(
+        "", "chain of ops in the step, after train_ops; \"\": none (docs/feeding.md)")
     eval_ops: str = results("decode|resize({size})", "chain of ops for evaluation")
     views: str = results(
         "", 'views of a training image in place of train_ops, "NAME*COUNT: CHAIN ; ..."; "": one')

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from vit_jax.errors import BadInput, Stopped
-from vit_jax.runtime import goodput, process_exit, signals, watchdog
+from vit_jax.runtime import goodput, process_exit, recovery, signals, watchdog
 from vit_jax.runtime.process_identity import ProcessIdentity
 from vit_jax.storage import files as storage
 
@@ -333,6 +333,7 @@ def feed(batches: Iterator[_T]) -> Iterator[_T]:
                 raise error
             if batch is _END:
                 return
+            recovery.passed("data")
             yield batch
     finally:
         wanted.put(False)

@@ -6,9 +6,11 @@
 A row is `{"step": 600, "event": "save", "time": 1790000000.0}`, with the time in seconds since
 1970. Each start has the events `start` (with `restarts`, and `seen`: when an earlier start that
 left no `exit` was last seen), `initialised` (connected, built and restored), `first_step` (done,
-so compiled), `save` (committed) again and again, `stop` (requested; `why` names the source),
-`staged` (with `data.stage`: `bytes` in copies, images read in `copies` and from the `origin`),
-`exit` (with `code`). Process 0 writes. `python -m launch report` sums up. Start from `recording`.
+so compiled), `new_step` (the first that no earlier start had reported, with the split of the time
+until then: `secs`, `parts`, `buckets`, see `recovery`), `save` (committed) again and again, `stop`
+(requested; `why` names the source), `staged` (with `data.stage`: `bytes` in copies, images read in
+`copies` and from the `origin`), `exit` (with `code`). Process 0 writes. `python -m launch report`
+sums up. Start from `recording`.
 """
 
 import contextlib
@@ -20,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from vit_jax.errors import PeerLost
-from vit_jax.runtime import process_exit
+from vit_jax.runtime import process_exit, recovery
 from vit_jax.storage import jsonl
 
 FILE = "goodput.jsonl"
@@ -34,6 +36,8 @@ class _Record:
         self._path, self._file, self._lock = path, None, threading.Lock()
         self._waiting, self._step, self._closed = list[dict[str, Any]](), 0, False
         self.restarts = 0
+        self.since = 0.0  # when this start began
+        self.ended: float | None = None  # when the last start ended
         self.left_open: contextlib.ExitStack | None = None  # kept until `process_exit.end`
 
     def add(self, event: str, step: int | None = None, **more: Any) -> None:
@@ -87,7 +91,7 @@ def recording(
 
     Args:
       workdir: the folder of the run.
-      since: the time at which this start began, in seconds since 1970.
+      since: the time at which this start began, in seconds since 1970, if no command began it.
       seen: the time at which an earlier start that was killed was last seen, likewise; None if
         there was none.
       write: False for all processes but one.
@@ -98,7 +102,7 @@ def recording(
     if not write:
         yield
         return
-    _record = record = _begun(workdir / FILE, since, seen)
+    _record = record = _begun(workdir / FILE, recovery.created(since), seen)
     with contextlib.ExitStack() as stack:
         stack.enter_context(process_exit.before_exit(lambda: record.exit(process_exit.code())))
         try:
@@ -114,13 +118,17 @@ def recording(
             record.exit(0)
         finally:
             _record = None
+            recovery.forget()
 
 
 def _begun(path: Path, since: float, seen: float | None) -> _Record:
     """Returns a record with its first row; it writes nothing if the rows cannot be read."""
     record = _Record(path)
+    record.since = since
     try:
-        record.restarts = sum(row.get("event") == "start" for row in jsonl.read_rows(path))
+        rows = jsonl.read_rows(path)
+        record.restarts = sum(row.get("event") == "start" for row in rows)
+        record.ended = recovery.ended(rows, seen, since)
     except (OSError, PeerLost) as e:
         log.warning("cannot read %s: %s", path, e)
         record.close()
@@ -135,6 +143,18 @@ def event(name: str, step: int | None = None, **more: Any) -> None:
     """Adds a row if this process records; without a step, the row has that of the row before."""
     if record := _record:
         record.add(name, step, **more)
+
+
+def stepped(step: int, *, first: bool, new: bool) -> None:
+    """Adds the rows of the first step of this start, and of the first new step, which are done."""
+    recovery.passed("first_step" if first else "repeated")
+    if first:
+        event("first_step", step)
+    if new and (record := _record):
+        record.add("new_step", step, **recovery.of_this_start(record.ended, record.since))
+
+
+passed = recovery.passed
 
 
 def begin() -> None:

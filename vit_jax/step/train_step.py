@@ -193,6 +193,7 @@ def make_train_step(
     norm_of_change: bool = False,
     climb: Callable[[PyTree, PyTree], PyTree] | None = None,
     whole: Callable[[PyTree, PyTree], PyTree] = lambda params, base: params,
+    prepare: Callable[[Batch, jax.Array], Batch] = lambda batch, key: batch,
 ) -> Callable[[TrainState, Batch, jax.Array], _Stepped]:
     """Returns the function (state, batch, key) -> (state after one update, its metrics).
 
@@ -208,18 +209,18 @@ def make_train_step(
       climb: (parameters, gradients) -> the parameters for a second pass over the same batch with
         the same draws, see `optim.sam`. Its gradients make the update and `grad_norm`.
       whole: (trained parameters, base of the state) -> what the objective sees.
+      prepare: (global batch, key) -> batch, before the objective draws, see `device_ops.apply`.
 
     Returns:
       A function for `jax.jit`. Its metrics are float32 []: `METRICS` of the objective, as means
       over the batch before the update, and the global norms `grad_norm` (before clipping),
       `update_norm`, `param_norm`. With `skipping(tx)`, a loss or gradients that are not finite
-      change only `step` and the metric `skipped`, int32 [], of skipped updates. All randomness is a
-      function of (key, state.step).
+      change only `step` and the metric `skipped`, int32 []. All draws come of (key, state.step).
     """
 
     def train_step(state: TrainState, batch: Batch, key: jax.Array) -> _Stepped:
         keys = jax.random.fold_in(key, state.step)
-        batch, drawn = objective.draw(batch, keys)
+        batch, drawn = objective.draw(prepare(batch, keys), keys)
         count = jnp.maximum(jnp.sum(batch["_mask"], dtype=jnp.float32), 1.0)
         if accumulation > 1:
             batch = micro_batches(batch, accumulation)
@@ -235,8 +236,7 @@ def make_train_step(
             after.kept = _kept(objective, whole, state, after, sums)
         if norm_of_change:
             updates = jax.tree.map(jnp.subtract, after.params, state.params)
-        measured = objective.measured(sums, count)
-        measured |= _norms(grad_norm=grads, update_norm=updates)
+        measured = objective.measured(sums, count) | _norms(grad_norm=grads, update_norm=updates)
         chosen, measured = _unless_finite(state, after, measured)
         # The old parameters are overwritten: their norm would cost a copy of them.
         return chosen, measured | _norms(param_norm=chosen.params)

@@ -198,12 +198,14 @@ class Report:
     ):
         metrics = workdir / jsonl.METRICS_FILE
         try:
-            self._rows = jsonl.read_rows(metrics, step)
+            rows = jsonl.read_rows(metrics)
         except OSError as e:
             raise BadInput(
                 f"cannot read {jsonl.rows_path(metrics)}: {e.strerror}. Make it readable, or move "
                 "it away: the run then goes on with new metrics from its checkpoint on."
             ) from e
+        self.reached = max((row["step"] for row in rows), default=0)  # by an earlier start too
+        self._rows = [row for row in rows if row["step"] <= step]
         self._file = jsonl.open_for_append(metrics, step) if write else None
         self._workdir = workdir
         self._skipped: set[tuple[str, str]] = set()

@@ -17,7 +17,6 @@ because their metrics decide whether the step is the best. The checkpoint is las
 
 import contextlib
 import functools
-import json
 import logging
 import time
 from pathlib import Path
@@ -41,7 +40,6 @@ from vit_jax.runtime.coordinated_stop import Backstop
 from vit_jax.step.state import TrainState
 from vit_jax.step.train_step import non_finite
 from vit_jax.storage import cache
-from vit_jax.storage import files as storage
 from vit_jax.training import metric_writer
 from vit_jax.training.metric_window import Window
 from vit_jax.training.metric_writer import PROFILE_FOLDER, Report, Throughput
@@ -54,6 +52,7 @@ from vit_jax.training.workdir import (
     parent_of_branch,
     prepare,
     resumption,
+    write_results,
 )
 
 if TYPE_CHECKING:
@@ -123,6 +122,7 @@ def train_here(config: sections.Config, workdir: Path, recipe: Recipe | None) ->
     """Trains a checked configuration; the processes are already connected."""
     devices = coordination.start(config.platform, deterministic=config.deterministic)
     cache.keep_compiled(config.compile_cache, devices[0].platform)
+    goodput.passed("connecting")
     parent = parent_of_branch(config, workdir)
     previous = parent.workdir if parent else workdir
     create = [] if config.init or parent or has_checkpoint(workdir) else ["create"]
@@ -167,7 +167,9 @@ def run_in(
             )
         )
         try:
+            goodput.passed("program")
             state, step = start(run, checkpoints, weights, workdir)
+            goodput.passed("restore")
             goodput.event("initialised", step)
             report = Report(
                 workdir,
@@ -319,7 +321,7 @@ def loop(
                         batch = next(batches)
                     state, metrics = train_step(state, batch, key)
                 done = step
-                dispatched(step, first, metrics)
+                dispatched(step, first, report.reached, metrics)
                 window.add(step, metrics)
                 profile.after(step, metrics)
                 checkpoints.check()
@@ -339,11 +341,14 @@ def loop(
     return state
 
 
-def dispatched(step: int, first: int, metrics: Any) -> None:
-    """Marks that a step was dispatched; waits for the first one and accepts the start."""
-    if step == first + 1:
+def dispatched(step: int, first: int, reached: int, metrics: Any) -> None:
+    """Marks that a step was dispatched; accepts the start after its first step.
+
+    Waits for that step, and for the first after `reached`, which an earlier start had reported.
+    """
+    if step in (first + 1, max(first, reached) + 1):
         jax.block_until_ready(metrics)
-        goodput.event("first_step", step)
+        goodput.stepped(step, first=step == first + 1, new=step > reached)
         coordinated_stop.accepted()
     watchdog.step()
 
@@ -441,10 +446,3 @@ def finish(
         raise
     write_results(workdir, results)
     return results
-
-
-def write_results(workdir: Path, results: dict[str, Any]) -> None:
-    """Writes results.json, which marks the run as finished."""
-    if coordination.is_first():
-        text = json.dumps(results, indent=2) + "\n"
-        storage.write(workdir / summary.RESULTS_FILE, text)

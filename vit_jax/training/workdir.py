@@ -241,6 +241,13 @@ def prepare(
         provenance.write(workdir, recipe or before.recipe, devices, examples, config.branch, init)
 
 
+def write_results(workdir: Path, results: dict[str, Any]) -> None:
+    """Writes results.json, which marks the run as finished."""
+    if coordination.is_first():
+        text = json.dumps(results, indent=2) + "\n"
+        storage.write(workdir / summary.RESULTS_FILE, text)
+
+
 def _identity(config: sections.Config) -> tuple[str, str, str]:
     """Returns SHA-256, published name and commit of the weights file in `init`; empty for a run."""
     if not config.init:

@@ -26,7 +26,8 @@ def randaug(op: ops.RandAugment, image: np.ndarray, seed: Seed) -> np.ndarray:
     """Applies `randaug`: uint8 [H, W, 3] to the same shape."""
     for layer in range(op.layers):
         shares = draws.uniform(draws.fold_in(seed, layer), 4)
-        apply = OPS[int(shares[0] * len(OPS))]
+        choices = _COLORS if op.colors else OPS
+        apply = choices[int(shares[0] * len(choices))]
         image = apply(image, op.magnitude / 10, shares[1:])
     return image
 
@@ -175,3 +176,4 @@ OPS: tuple[_Apply, ...] = (
     _auto_contrast, _equalize, _invert, _rotate, _posterize, _solarize, _color, _contrast,
     _brightness, _sharpness, _shear_x, _shear_y, _translate_x, _translate_y, _cutout, _solarize_add,
 )  # fmt: skip
+_COLORS = tuple(apply for apply, name in zip(OPS, ops.OPS, strict=True) if name in ops.COLORS)

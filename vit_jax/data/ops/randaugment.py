@@ -25,13 +25,15 @@ FILL = 128  # fills uncovered and cut-out areas
 class RandAugment:
     """Applies `layers` ops, each drawn uniformly from 16, at `magnitude`.
 
-    Magnitude 10 is full strength; magnitude 0 still changes the image.
+    With `colors`, it draws from the 10 that change colours alone (`COLORS`). Magnitude 10 is full
+    strength; magnitude 0 still changes the image.
     """
 
     ONLY_RGB: ClassVar[bool] = True
 
     layers: int
     magnitude: float
+    colors: bool = False
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
         shape = image.shape
@@ -39,8 +41,9 @@ class RandAugment:
             draws = tf.random.stateless_uniform(
                 [4], tf.random.experimental.stateless_fold_in(seed, layer)
             )
-            branches = [self._branch(op, image, draws[1:]) for op in OPS.values()]
-            image = tf.switch_case(tf.cast(draws[0] * len(OPS), tf.int32), branches)
+            names = COLORS if self.colors else tuple(OPS)
+            branches = [self._branch(OPS[name], image, draws[1:]) for name in names]
+            image = tf.switch_case(tf.cast(draws[0] * len(names), tf.int32), branches)
         return tf.ensure_shape(image, shape)
 
     def _branch(self, op: "Apply", image: Tensor, draws: Tensor) -> Callable[[], Tensor]:
@@ -260,3 +263,8 @@ OPS: dict[str, Apply] = {
     "cutout": _cutout,
     "solarize_add": _solarize_add,
 }
+# The ops that move no pixels, in the same order.
+COLORS = (
+    "auto_contrast", "equalize", "invert", "posterize", "solarize", "color", "contrast",
+    "brightness", "sharpness", "solarize_add",
+)  # fmt: skip

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from vit_jax import console
+from vit_jax.build import device_ops
 from vit_jax.build import run as build
 from vit_jax.config import images as images_lib
 from vit_jax.config import sections
@@ -105,12 +106,12 @@ def _drawn(
 
 
 def _sheet(config: sections.Config, source: Source) -> bytes:
-    """Draws the first training examples, as the model receives them."""
+    """Draws the first training examples, as the step receives them."""
     data = config.data
     split, _ = build.training_examples(source, data)
     images = images_lib.of(data)
     shape, chain = (images.size, images.channels), data.train_ops
-    ops, size = preprocess.parse("data.train_ops", chain, *shape), images.size
+    ops, size = preprocess.parse("data.train_ops", chain, *shape), device_ops.host_shape(data)[:2]
     if views := preprocess.parse_views("data.views", data.views, *shape):
         ops, size, chain = views[0].ops, views[0].size(size), data.views  # draws the first
     pipe = readers.pipeline_of(readers.usable(data.reader))(

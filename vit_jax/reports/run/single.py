@@ -14,9 +14,10 @@ from vit_jax import console
 from vit_jax.config import images, provenance, sections, validation
 from vit_jax.data.pipeline import skipped_images
 from vit_jax.reports import pages, summary
-from vit_jax.reports.run import curves
+from vit_jax.reports.run import curves, time_accounting
 from vit_jax.reports.run.history import DONE, History
 from vit_jax.reports.run.pictures import Pictures
+from vit_jax.runtime.recovery import PARTS
 
 WAITING = 0.02  # share of waiting for images above which the page gives advice
 _SHOWN = 20  # skipped images that are listed by name
@@ -49,6 +50,8 @@ def page(run: History, pictures: Pictures) -> str:
         tolerated=f"{WAITING:.0%}",
         data=run.config.data,
         time=_time(run),
+        restarts=_restarts(run),
+        restart=_last_restart(run),
         reference=reference,
         recorded=run.origin.recipe is not None,
         differences=[(key, text(old), text(new)) for key, old, new in differences],
@@ -171,6 +174,18 @@ def _time(run: History) -> list[tuple[str, str, str, str]]:
     return [
         (name, console.duration(secs), f"{secs / whole:.1%}", note) for name, secs, note in parts
     ]
+
+
+def _restarts(run: History) -> list[str]:
+    """Returns the seconds of each restart, from the end before it to its first new step."""
+    return [f"{one.secs:.1f}" for one in time_accounting.restarts(run.turns) if one.again]
+
+
+def _last_restart(run: History) -> list[tuple[str, str, str]]:
+    """Returns (part, seconds, bucket) of the last restart."""
+    again = [one for one in time_accounting.restarts(run.turns) if one.again]
+    parts = again[-1].parts.items() if again else ()
+    return [(part.replace("_", " "), f"{secs:.2f}", PARTS[part]) for part, secs in parts]
 
 
 def text(value: Any) -> str:

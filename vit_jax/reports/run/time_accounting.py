@@ -3,9 +3,10 @@
 
 """Accounts for the time of a run, from the events that `goodput` has written.
 
-Start from `examine`.
+Start from `examine`. `details` gives the same in the words of ml-goodput-measurement.
 """
 
+import contextlib
 import dataclasses
 import itertools
 import math
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from vit_jax.errors import BadInput
-from vit_jax.runtime import goodput, workdir_lock
+from vit_jax.runtime import goodput, recovery, workdir_lock
 from vit_jax.storage import jsonl
 
 _END = 4102444800.0  # the year 2100; a later time is damage
@@ -117,6 +118,76 @@ def spent(rows: Sequence[dict[str, Any]], seen: float, *, alive: bool) -> Spent:
         resumed = min([resumed, *(r["step"] for r in one if r["event"] == "initialised")])
     down = sum(next_["time"] - end for next_, end in zip(nexts, ends, strict=False))
     return Spent(len(nexts), ends[-1] - rows[0]["time"], productive, startup, lost, down, state)
+
+
+@dataclasses.dataclass(frozen=True)
+class Restart:
+    """The way of one start to its first new step.
+
+    Attributes:
+      step: the first step that no earlier start had reported.
+      again: whether an earlier start had ended.
+      secs: seconds from that end, or from the creation of the process, to the end of this step.
+      parts: part of `recovery.PARTS` -> seconds; in its order, with every part that took part.
+    """
+
+    step: int
+    again: bool
+    secs: float
+    parts: dict[str, float]
+
+    @property
+    def buckets(self) -> dict[str, float]:
+        """Bucket of ml-goodput-measurement -> seconds."""
+        sums = dict[str, float]()
+        for part, secs in self.parts.items():
+            sums[recovery.PARTS[part]] = sums.get(recovery.PARTS[part], 0.0) + secs
+        return sums
+
+
+def restarts(rows: Sequence[dict[str, Any]]) -> list[Restart]:
+    """Returns the starts that came to a new step, in order; rows that are damaged are left out."""
+    found = []
+    for row in rows:
+        with contextlib.suppress(KeyError, TypeError, ValueError):
+            if row["event"] == "new_step":
+                sums = dict[str, float]()
+                for part, secs in row["parts"]:
+                    sums[part] = sums.get(part, 0.0) + float(secs)
+                parts = {part: sums.pop(part) for part in recovery.PARTS if part in sums}
+                if not sums and min(parts.values()) >= 0:
+                    again = "noticing" in parts
+                    found.append(Restart(row["step"], again, sum(parts.values()), parts))
+    return found
+
+
+def details(rows: Sequence[dict[str, Any]], spent: Spent) -> dict[str, Any]:
+    """Returns the account in the form of ml-goodput-measurement's `WorkloadMetricDetails`.
+
+    Its `goodput_time` and `badput_time` add up to its `total_elapsed_time`, all in seconds. What no
+    start has split is `OTHER`. Steps are not timed one by one, so the fields about the time of a
+    step are left out.
+
+    Args:
+      rows: rows of one run in order of time.
+      spent: their account.
+    """
+    badput = dict.fromkeys(dict.fromkeys(recovery.PARTS.values()), 0.0)
+    for one in restarts(rows):
+        for part, secs in one.parts.items():
+            if part not in ("noticing", "repeated"):  # known for all starts, in `spent`
+                badput[recovery.PARTS[part]] += secs
+    badput[recovery.PARTS["noticing"]] += spent.down
+    badput[recovery.PARTS["repeated"]] += spent.lost
+    badput["OTHER"] = spent.elapsed - spent.productive - sum(badput.values())
+    last = max((row["step"] for row in rows if row["event"] == "save"), default=0)
+    return {
+        "goodput_time": {"TOTAL": spent.productive},
+        "badput_time": badput,
+        "max_productive_step": last,
+        "total_elapsed_time": spent.elapsed,
+        "disruption_count": spent.restarts,
+    }
 
 
 def _end(rows: Sequence[dict[str, Any]], seen: float) -> float:

@@ -115,6 +115,10 @@ class Model:
     merge: int = results(
         0, "pairs of tokens that each layer merges (ToMe), in training and evaluation",
         Range(0, 2**16))
+    naflex: int = results(
+        0, "ViT: positions a side of a table that is resized to the grid of each image, of any "
+        "aspect ratio (SigLIP 2 NaFlex: 16; docs/naflex.md); 0: images of one size",
+        Range(0, 256))
     window: int = results(
         0, "ViT: side in patches of the windows within which most blocks attend (ViTDet); 0: none",
         Range(0, 2**16))

@@ -26,7 +26,7 @@ from vit_jax.config.model_section import (
     StemNorm,
 )
 from vit_jax.errors import BadInput
-from vit_jax.models import attention, layers, mup, posemb, settings, vit_flops, windows
+from vit_jax.models import attention, layers, mup, naflex, posemb, settings, vit_flops, windows
 from vit_jax.models.attention import ATTENTION_AXES, Extras, Path
 from vit_jax.models.layers import HEAD_AXES, MLP_AXES, NORM_AXES, STEM_AXES, Remat
 from vit_jax.models.settings import Settings, TokenConfig
@@ -81,7 +81,6 @@ class ViTConfig(TokenConfig):
     FAMILY: ClassVar[Literal["vit"]] = "vit"
     FORMS: ClassVar[tuple[str, ...]] = ("unrolled", "attention", "remat")
     RESNET: ClassVar[str] = "backbone"
-    attends: ClassVar[bool] = True
     patch: int  # P, in pixels; for a hybrid, in positions of its feature map
     width: int  # D
     depth: int  # S
@@ -119,6 +118,7 @@ class ViTConfig(TokenConfig):
     attention_dropout: float = 0.0
     drop_path: float = 0.0  # rate of the last block; the first has 0, linear in between
     patch_dropout: float = 0.0  # share of patches left out in training (arXiv:2208.07220)
+    naflex: int = 0  # side of a table of positions for images of any aspect ratio; see `naflex`
     merge: int = 0  # pairs of tokens that each layer merges, see `merging`
     window: int = 0  # side in patches of the windows of most blocks, see `windows`; 0: no windows
     global_blocks: int = 4
@@ -139,6 +139,10 @@ class ViTConfig(TokenConfig):
     def stride(self) -> int:
         """Returns the pixels per token in each direction."""
         return self.patch * (self.backbone.stride if self.backbone else 1)
+
+    @property
+    def attends(self) -> bool:
+        return not self.naflex  # whose patches are not at their places in the image
 
     @property
     def class_rows(self) -> int:
@@ -220,6 +224,10 @@ class ViTConfig(TokenConfig):
             "patch"
         )
 
+    def parameter_grid(self, height: int, width: int) -> tuple[int, int]:
+        side = self.naflex
+        return (side, side) if side else self.patch_grid(height, width)
+
     def at_patch(self, patch: int) -> Self:
         if self.backbone is not None:
             return super().at_patch(patch)
@@ -274,6 +282,8 @@ class ViTConfig(TokenConfig):
         )
 
     def lacking_figures(self) -> list[str]:
+        if self.naflex:
+            return ["Images of any aspect ratio have no common grid to draw attention on (naflex)."]
         rotary = f"{self.rope} rope" if self.rope != "none" else ""
         return posemb.without_embeddings(self.posemb, rotary)
 
@@ -318,7 +328,7 @@ _TAKES |= {"representation", "dropout", "attention_dropout", "attention"}
 OPTIONS = ("class_token", "distillation", "rope", "rope_base", "rope_coordinates", "rope_grid")
 OPTIONS += ("rope_jitter", "rope_rescale", "stem_bias", "stem_norm", "norm", "norm_at")
 OPTIONS += ("final_norm", "parallel", "layer_scale", "qk_norm", "gate", "mlp_norm", "biases")
-OPTIONS += ("patch_dropout", "merge", "window", "global_blocks")
+OPTIONS += ("patch_dropout", "merge", "window", "global_blocks", "naflex")
 _TAKES |= set(OPTIONS)
 
 
@@ -359,6 +369,8 @@ def config(wanted: Settings, classes: int, units: str | None, size: str, patch: 
         from vit_jax.models import resnet
 
         backbone, side = resnet.hybrid(wanted, units, side)
+    if wanted.naflex:
+        naflex.check(wanted, backbone is not None)
     posemb.check(wanted.posemb, wanted.posemb_at, numbers["width"], wanted.posemb_std)
     if wanted.rope != "none":
         from vit_jax.models import rope

@@ -48,11 +48,6 @@ _REFUSED: tuple[tuple[str, str], ...] = (
     (r"test_vit3", "a pool that reads registers"),
     (r"vit_.*_radio_.*|vit_intern300m_.*", _NO_LAST_NORM),
 )
-# Values of model_type in a config.json -> why such a model is not read.
-_REFUSED_KINDS = {
-    "siglip2": "it takes patches of images of any shape (NaFlex)",
-    "siglip2_vision_model": "it takes patches of images of any shape (NaFlex)",
-}
 
 
 def format_of(
@@ -109,10 +104,9 @@ def check_kind(path: Path, form: Format, kind: str) -> None:
             f"{path}: its tensors are those of {nearest}, its {json_config.NAME} says "
             f"model_type={kind}; put the right one beside it, or none."
         )
-    reason = f", because {_REFUSED_KINDS[kind]}" if kind in _REFUSED_KINDS else ""
     raise BadInput(
         f"{path}: its {json_config.NAME} says model_type={kind}, which is not a family that is "
-        f"read{reason}; the nearest by its tensors is {nearest}. docs/models.md lists the families."
+        f"read; the nearest by its tensors is {nearest}. docs/models.md lists the families."
     )
 
 

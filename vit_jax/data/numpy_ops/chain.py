@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from vit_jax.data.numpy_ops import augment, color, decode, draws, randaugment, resize, scale
+from vit_jax.data.numpy_ops import naflex as numpy_naflex
 from vit_jax.data.numpy_ops.draws import Seed
 from vit_jax.data.ops import augment as augment_ops
 from vit_jax.data.ops import color as color_ops
@@ -22,6 +23,7 @@ from vit_jax.data.ops import randaugment as randaugment_ops
 from vit_jax.data.ops import resize as resize_ops
 from vit_jax.data.ops import scale as scale_ops
 from vit_jax.data.ops.chain import FIXED, SIZELESS, Op
+from vit_jax.data.ops.naflex import FIELD, NaFlex
 from vit_jax.errors import BadInput
 
 # Class of an op -> (op, image, seed) -> uint8 [H, W, C].
@@ -35,6 +37,7 @@ APPLY: dict[type, Callable[[Any, Any, Seed], np.ndarray]] = {
     scale_ops.ResizeInside: scale.resize_inside,
     scale_ops.Pad: scale.pad,
     scale_ops.ScaleJitter: scale.scale_jitter,
+    NaFlex: numpy_naflex.naflex,
     augment_ops.RandomCrop: augment.random_crop,
     augment_ops.InceptionCrop: augment.inception_crop,
     crop_ops.FastInceptionCrop: augment.inception_crop,
@@ -110,3 +113,15 @@ def apply(ops: tuple[Op, ...], image: bytes | np.ndarray, seed: Seed) -> np.ndar
     if isinstance(image, bytes):
         raise BadInput("the chain has no decode, and images are files; begin with decode.")
     return image
+
+
+def apply_to_fields(
+    ops: tuple[Op, ...], image: bytes | np.ndarray, seed: Seed
+) -> dict[str, np.ndarray]:
+    """Returns the image after the ops, see `apply`, and the field that `naflex` adds to it."""
+    *others, last = ops
+    if not isinstance(last, NaFlex):
+        return {"image": apply(ops, image, seed)}
+    before = apply(tuple(others), image, seed)
+    grid = np.array(numpy_naflex.grid(last, before.shape[:2]), np.int32)
+    return {"image": numpy_naflex.naflex(last, before, seed), FIELD: grid}

@@ -16,11 +16,13 @@ from vit_jax.data.numpy_ops import chain, decode
 from vit_jax.data.numpy_ops.draws import Seed
 from vit_jax.data.ops.chain import View
 from vit_jax.data.ops.decode import Decode
+from vit_jax.data.ops.naflex import FIELD, NaFlex
 from vit_jax.data.splits import order
 from vit_jax.errors import BadInput
 
 Image = bytes | np.ndarray | stored.Stored
-Arrays = dict[str, np.ndarray]  # the views of the rows of a batch, uint8 [rows, (count,) H, W, C]
+# The views of the rows of a batch, uint8 [rows, (count,) H, W, C], and with `naflex` the grids.
+Arrays = dict[str, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,16 +45,18 @@ class Recipe:
         decodes = (op for view in self.views for op in view.ops if isinstance(op, Decode))
         return next(decodes, Decode(channels=self.channels))
 
-    def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Returns the shape of each view in a row."""
-        return {
-            view.name: (*((view.count,) if view.count else ()), *sides, self.channels)
+    def shapes(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+        """Returns shape and dtype of each view in a row, and of the grid of `naflex` before it."""
+        views = {
+            view.name: ((*((view.count,) if view.count else ()), *sides, self.channels), np.uint8)
             for view, sides in zip(self.views, self.sides, strict=True)
         }
+        grids = {FIELD: ((2,), np.int32)} if isinstance(self.views[0].ops[-1], NaFlex) else {}
+        return {name: (shape, np.dtype(kind)) for name, (shape, kind) in (grids | views).items()}
 
     def row_bytes(self) -> int:
         """Returns the bytes of all views of a row."""
-        return sum(map(math.prod, self.shapes().values()))
+        return sum(math.prod(shape) * kind.itemsize for shape, kind in self.shapes().values())
 
     def arrays(self, buffer: memoryview | bytearray, start: int, rows: int) -> Arrays:
         """Returns the views of some rows, uint8 [rows, (count,) H, W, C]; they share the memory.
@@ -63,10 +67,10 @@ class Recipe:
           rows: the number of rows.
         """
         arrays = {}
-        for name, shape in self.shapes().items():
+        for name, (shape, kind) in self.shapes().items():
             size = rows * math.prod(shape)
-            flat = np.frombuffer(buffer, np.uint8, size, start)
-            arrays[name], start = flat.reshape(rows, *shape), start + size
+            flat = np.frombuffer(buffer, kind, size, start)
+            arrays[name], start = flat.reshape(rows, *shape), start + size * kind.itemsize
         return arrays
 
     def write(self, image: Image, seed: Seed, arrays: Arrays, row: int) -> None:
@@ -100,7 +104,8 @@ class Recipe:
             for number in range(max(view.count, 1)):
                 plain = view.name == "image" and not view.count
                 own = seed if plain else order.numpy_stream_of(seed, view.name, number)
-                made = chain.apply(view.ops, source, own)
+                fields = chain.apply_to_fields(view.ops, source, own)
+                made = fields.pop("image")
                 if made.shape != (*sides, self.channels) or made.dtype != np.uint8:
                     raise BadInput(
                         f"the chain of {view.name} gives {made.dtype} {list(made.shape)}, "
@@ -109,3 +114,5 @@ class Recipe:
                     )
                 place = arrays[view.name][row]
                 (place[number] if view.count else place)[...] = made
+                for name, value in fields.items():
+                    arrays[name][row] = value

@@ -129,6 +129,24 @@ def hf_siglip(
     return _hf(cfg, image_size, constants, images, name, "SiglipVision", more)
 
 
+def hf_siglip2(
+    cfg: "ViTConfig", image_size: int, constants: dict[str, Any], images: Images
+) -> dict[str, dict[str, Any]]:
+    """Returns the JSON files beside weights for transformers' image tower of SigLIP 2 NaFlex."""
+    if cfg.classes:
+        raise BadInput("hf: transformers' SigLIP 2 has a head on the mean of tokens; keep a run.")
+    more = {"vision_use_head": True, "num_patches": cfg.naflex**2}
+    files = _hf(cfg, image_size, constants, images, "siglip2_vision_model", "Siglip2Vision", more)
+    prepared = {
+        key: value
+        for key, value in files[PREPROCESSOR].items()
+        if key not in ("size", "do_center_crop", "crop_size")
+    }
+    prepared |= {"image_processor_type": "Siglip2ImageProcessor", "patch_size": cfg.patch}
+    prepared |= {"max_num_patches": (image_size // cfg.patch) ** 2}
+    return {NAME: files[NAME], PREPROCESSOR: prepared}
+
+
 def hf_aimv2(
     cfg: "ViTConfig", image_size: int, constants: dict[str, Any], images: Images
 ) -> dict[str, dict[str, Any]]:

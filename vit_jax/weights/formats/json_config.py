@@ -158,6 +158,8 @@ def _read_hf(content: Mapping[str, Any]) -> dict[str, Any]:
     for key, ours in (numbers | {"rope_theta": "rope_base"}).items():
         if key in content:
             facts[ours] = float(_number(content, key, float, int))
+    if "num_patches" in content:
+        facts["naflex"] = math.isqrt(_number(content, "num_patches", int))
     labels = {int(number): name for number, name in (content.get("id2label") or {}).items()}
     if any(name != f"LABEL_{number}" for number, name in labels.items()):  # placeholder names
         facts["names"] = _names([labels[number] for number in range(len(labels))])

@@ -54,6 +54,15 @@ class Op:
 SAME = Op(lambda a, _: (a,), lambda a, _: a[0])
 LINEAR = Op(lambda a, _: (a.T,), lambda a, _: a[0].T)  # [out, in]
 CONV = Op(lambda a, _: (a.transpose(2, 3, 1, 0),), lambda a, _: a[0].transpose(3, 2, 0, 1))  # OIHW
+
+
+def _patches(a: np.ndarray, _: Context) -> Arrays:
+    side = round((a.shape[1] / 3) ** 0.5)
+    return (a.T.reshape(side, side, 3, -1),)
+
+
+# A linear layer on the pixels of RGB patches, [D, rows * columns * 3]
+PATCHES = Op(_patches, lambda a, _: a[0].reshape(-1, a[0].shape[-1]).T)
 CHANNELS_4D = Op(lambda a, _: (a.reshape(a.shape[-1]),), lambda a, _: a[0].reshape(1, 1, 1, -1))
 CHANNELS = Op(lambda a, _: (a.reshape(a.shape[-1]),), lambda a, _: a[0])
 SQUEEZED = Op(lambda a, _: (a.squeeze(),), lambda a, _: a[0])

@@ -191,9 +191,11 @@ class MapHead(nn.Module):
         probe_11D = self.param("probe", mup.initial_probe(cfg), (1, 1, cfg.width))
         probe_B1D = jnp.tile(probe_11D.astype(dtype), (tokens_BLD.shape[0], looks, 1))
         extras = Extras(query_scale=mup.query_scale(cfg))
-        attention = Attention(cfg.heads, 0.0, cfg.dtype, self.rules, extras=extras, name="attn")
+        attention = Attention(
+            cfg.pool_heads or cfg.heads, 0.0, cfg.dtype, self.rules, extras=extras, name="attn"
+        )
         x_B1D = attention(probe_B1D, tokens_BLD, None, None, bias_BL)
         y_B1D = layers.norm("norm", cfg.norm, cfg.ln_epsilon, dtype)(x_B1D)
-        mlp = Mlp(cfg.mlp, cfg.gelu, 0.0, cfg.dtype, self.rules, name="mlp")
+        mlp = Mlp(cfg.pool_mlp or cfg.mlp, cfg.gelu, 0.0, cfg.dtype, self.rules, name="mlp")
         pooled_B1D = x_B1D + mlp(y_B1D, None)
         return pooled_B1D if several else pooled_B1D[:, 0]

@@ -94,6 +94,15 @@ def heads_bias(parts: int) -> Op:
 
 HEAD_BIAS = heads_bias(1)
 
+
+def with_heads(op: Op, heads: int) -> Op:
+    """Makes the operation of an attention with its own number of heads."""
+    return Op(
+        lambda a, context: op.read(a, dataclasses.replace(context, heads=heads)),
+        lambda arrays, context: op.write(arrays, dataclasses.replace(context, heads=heads)),
+    )
+
+
 # [D, N * K] to [N, K, D]
 HEADS_OUT = Op(
     lambda a, context: (a.T.reshape(context.heads, -1, a.shape[0]),),
@@ -199,6 +208,8 @@ class Format:
       tells_gate: whether hidden_act of a config.json is that of the gate, where there is one.
       after_read: change that weights under our names need: (weights, patches or 0) -> weights.
       writes: predicate of the weights whose kind of model this table can write.
+      architectures: pattern of the models of timm in this format that no tensor tells from others;
+        "": any.
       kinds: values of `model_type` in a config.json that go with these names.
       takes: options of a ViT that a model in this format may have or lack; any other has the value
         in `constants`, or else its default.
@@ -220,6 +231,7 @@ class Format:
     tells_gate: bool = False
     after_read: Callable[[Flat, int], Flat] = lambda flat, patches: flat
     writes: Callable[[Flat], bool] = lambda flat: True
+    architectures: str = ""
     kinds: tuple[str, ...] = ()
     takes: frozenset[str] = frozenset()
     unused: tuple[str, ...] = ()

@@ -10,6 +10,7 @@ import pytest
 import tiny
 
 from vit_jax.errors import BadInput
+from vit_jax.inference import packing
 from vit_jax.models import naflex, variants
 from vit_jax.models.naflex import Canvas
 
@@ -30,6 +31,10 @@ def model(**more):
 def params_of(made):
     shape = jax.eval_shape(lambda: made.init(jax.random.key(0), jnp.zeros((1, 8, 8, 3))))
     return {"params": tiny.randomised(shape["params"])}
+
+
+def apply(made, params, given):
+    return np.asarray(jax.jit(made.apply)(params, given))
 
 
 def canvas(rows):
@@ -62,19 +67,21 @@ def test_positions_are_resized_as_pillow_does(grid):
     np.testing.assert_allclose(have.reshape(grid), want, atol=1e-6)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("pool", POOLS)
 def test_packed_logits_are_the_unpacked_ones(pool):
     made = model(**POOLS[pool])
     params, rows = params_of(made), images()
     one_by_one = Canvas(np.stack([canvas(row) for row in rows]), GRIDS)
     together = Canvas(canvas(np.concatenate(rows))[None], np.append(GRIDS, [[0, 0]], 0)[None])
-    want = made.apply(params, one_by_one)
-    have = made.apply(params, together)[0]
+    want = apply(made, params, one_by_one)
+    have = apply(made, params, together)[0]
     assert np.isfinite(have).all()
     assert np.std(want) > 0.1
     np.testing.assert_allclose(have[:3], want, atol=1e-5)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("pool", ["token", "map"])
 def test_an_image_of_a_sequence_does_not_see_the_others(pool):
     """The gradient of the logits of one image by the pixels of another is zero."""
@@ -85,28 +92,32 @@ def test_an_image_of_a_sequence_does_not_see_the_others(pool):
     def logits(pixels):
         return jnp.sum(made.apply(params, Canvas(pixels[None], jnp.asarray(GRIDS)[None]))[0, 1])
 
-    changed = np.abs(jax.grad(logits)(whole)).reshape(4, 2, 4, 2, 3).sum(axis=(1, 3, 4)).ravel()
+    changed = (
+        np.abs(jax.jit(jax.grad(logits))(whole)).reshape(4, 2, 4, 2, 3).sum(axis=(1, 3, 4)).ravel()
+    )
     assert (changed[6:10] > 0).all()
     assert (changed[:6] == 0).all()
     assert (changed[10:] == 0).all()
 
 
+@pytest.mark.integration
 def test_a_square_image_needs_no_grid():
     made = model(pool="gap")
     params = params_of(made)
     image = np.random.default_rng(0).normal(size=(1, 8, 8, 3)).astype(np.float32)
-    want = made.apply(params, Canvas(image, np.int32([[4, 4]])))
-    np.testing.assert_allclose(made.apply(params, image), want, atol=1e-6)
+    want = apply(made, params, Canvas(image, np.int32([[4, 4]])))
+    np.testing.assert_allclose(apply(made, params, image), want, atol=1e-6)
 
 
+@pytest.mark.integration
 def test_scanned_and_single_layers_agree_on_a_canvas():
     scanned, single = model(pool="map"), model(pool="map", scan=False)
     params, rows = params_of(scanned)["params"], images()
     given = Canvas(canvas(np.concatenate(rows))[None], GRIDS[None])
     blocks = params.pop("blocks")
     alone = params | {f"block_{i}": jax.tree.map(lambda x, i=i: x[i], blocks) for i in range(2)}
-    want = scanned.apply({"params": params | {"blocks": blocks}}, given)
-    np.testing.assert_allclose(single.apply({"params": alone}, given), want, atol=1e-6)
+    want = apply(scanned, {"params": params | {"blocks": blocks}}, given)
+    np.testing.assert_allclose(apply(single, {"params": alone}, given), want, atol=1e-6)
 
 
 def test_a_canvas_needs_a_table_of_positions():
@@ -128,3 +139,24 @@ def test_a_canvas_needs_a_table_of_positions():
 def test_options_that_do_not_go_with_naflex(more, said):
     with pytest.raises(BadInput, match=said):
         model(**more)
+
+
+def test_first_fit_takes_the_first_sequence_with_room():
+    assert packing.first_fit([6, 5, 4, 10, 1, 5], 10) == [[0, 2], [1, 4], [3], [5]]
+
+
+@pytest.mark.integration
+def test_images_are_packed_and_found_again():
+    """Two sequences of three images, whose patches and places are those by hand."""
+    made, rows = model(pool="gap"), images()
+    params = params_of(made)
+    single = Canvas(
+        np.stack([canvas(row) for row in [*rows, rows[0]]]), np.append(GRIDS, GRIDS[:1], 0)
+    )
+    packed, places = packing.pack(single, 2)
+    assert packed.grids.tolist() == [GRIDS.tolist(), [[3, 2], [0, 0], [0, 0]]]
+    assert places.tolist() == [[0, 0], [0, 1], [0, 2], [1, 0]]
+    np.testing.assert_array_equal(packed.images_BHWC[0], canvas(np.concatenate(rows)))
+    output = apply(made, params, packed)
+    want = apply(made, params, single)
+    np.testing.assert_allclose(output[places[:, 0], places[:, 1]], want, atol=1e-5)

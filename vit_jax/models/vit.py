@@ -58,13 +58,11 @@ class ViT(nn.Module):
         """Returns the logits of normalised images.
 
         Args:
-          images_BHWC: float32 [B, H, W, C]; H and W are multiples of the patch. With
-            `model.naflex`, also a `naflex.Canvas`, of images of any aspect ratio.
+          images_BHWC: float32 [B, H, W, C], of whole patches; or a `naflex.Canvas` of any shapes.
           train: whether dropout, also of patches, and stochastic depth are active.
           key: typed key, needed in training if any rate is above 0.
           source_BL: int32 [B, L], for each place the patch whose embedding it receives. -1 means
-            the mask token; None leaves every patch in its place. Only used to predict patches,
-            and by a model that gives tokens.
+            the mask token; None leaves every patch in its place. Only for patches and tokens.
           real_BL: bool [B, L], False for patches that no token attends to and no pool reads, such
             as padding; None: all are real. Not with `visible_BK`.
           visible_BK: int32 [B, K], the only patches that the blocks see. The result is then the
@@ -78,8 +76,6 @@ class ViT(nn.Module):
           [B, rows, columns, D]. For several images in a sequence, [B, S, Y].
         """
         if isinstance(images_BHWC, naflex.Canvas):
-            assert source_BL is None
-            assert visible_BK is None
             return self._of_canvas(images_BHWC, key if train else None)
         assert real_BL is None or visible_BK is None
         cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
@@ -89,8 +85,7 @@ class ViT(nn.Module):
         seen_BK = _drawn(cfg, tokens_BLD, stem_key) if visible_BK is None else visible_BK
         if seen_BK is not None:
             tokens_BLD = _only(tokens_BLD, seen_BK, cfg.prefix)
-        tokens_BLD = dropout(tokens_BLD, cfg.dropout, stem_key)
-        tokens_BLD = self._stem_norm(tokens_BLD, "tokens")
+        tokens_BLD = self._stem_norm(dropout(tokens_BLD, cfg.dropout, stem_key), "tokens")
         tokens_BLD = constrain(tokens_BLD, ("act_batch", "act_tokens", "act_embed"), self.rules)
         real_BL = _real(real_BL, seen_BK, cfg.prefix)
         bias_BL = None if real_BL is None else jnp.where(real_BL, 0.0, MASKED)

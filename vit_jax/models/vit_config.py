@@ -30,7 +30,6 @@ from vit_jax.models import (
     attention,
     layers,
     mup,
-    naflex,
     posemb,
     settings,
     vit_flops,
@@ -378,19 +377,12 @@ def config(wanted: Settings, classes: int, units: str | None, size: str, patch: 
         from vit_jax.models import resnet
 
         backbone, side = resnet.hybrid(wanted, units, side)
-    if wanted.naflex:
-        naflex.check(wanted, backbone is not None)
-    if wanted.pool_heads and numbers["width"] % wanted.pool_heads:
-        raise BadInput(
-            f"model.pool_heads={wanted.pool_heads} do not divide the width {numbers['width']}; "
-            "give a number that does."
-        )
     posemb.check(wanted.posemb, wanted.posemb_at, numbers["width"], wanted.posemb_std)
     if wanted.rope != "none":
         from vit_jax.models import rope
 
         rope.check(wanted.rope, numbers["width"], numbers["heads"])
-    vit_options.check(wanted)
+    vit_options.check(wanted, numbers["width"], hybrid=backbone is not None)
     if wanted.window and wanted.global_blocks >= numbers["depth"]:
         raise BadInput(
             f"model.global_blocks={wanted.global_blocks}: none of the {numbers['depth']} layers is "

@@ -7,7 +7,7 @@ Start from `check`.
 """
 
 from vit_jax.errors import BadInput
-from vit_jax.models import settings
+from vit_jax.models import naflex, settings
 from vit_jax.models.settings import Settings
 
 OPTIONS = ("class_token", "distillation", "rope", "rope_base", "rope_coordinates", "rope_grid")
@@ -23,7 +23,19 @@ def _at_stem(wanted: Settings) -> bool:
     return wanted.posemb_at == "stem" and wanted.rope == "none" and not relative
 
 
-def check(wanted: Settings) -> None:
+def check(wanted: Settings, width: int, *, hybrid: bool) -> None:
+    """Raises BadInput for options that do not go together, with a width or with a backbone."""
+    if wanted.naflex:
+        naflex.check(wanted, hybrid)
+    if wanted.pool_heads and width % wanted.pool_heads:
+        raise BadInput(
+            f"model.pool_heads={wanted.pool_heads} do not divide the width {width}; give a number "
+            "that does."
+        )
+    _check_together(wanted)
+
+
+def _check_together(wanted: Settings) -> None:
     """Raises BadInput for options that do not go together."""
     rotary = [n for n in OPTIONS if n.startswith("rope_") and n in settings.changed(wanted)]
     one_class = not wanted.distillation and not wanted.registers

@@ -248,6 +248,7 @@ SIGLIP2 = dataclasses.replace(
     SIGLIP,
     rules=(*dense(f"{_TOWER}.embeddings.patch_embedding", "embedding", PATCHES), *SIGLIP.rules[2:]),
     constants={**SIGLIP.constants, "naflex": 16},
+    takes=frozenset({"naflex"}),
     kinds=("siglip2", "siglip2_vision_model"),
     fits=lambda foreign: _embedding_axes(foreign) == 2,
     beside=beside.hf_siglip2,

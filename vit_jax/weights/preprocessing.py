@@ -46,7 +46,7 @@ def _reader(one: _One, channels: int = 3) -> Reader:
     """Makes a reader that applies `one` to every image and stacks the results."""
     expected = _EXPECTED.format(channels)
 
-    def read(images: Images) -> np.ndarray:
+    def read(images: Images) -> Any:
         array = isinstance(images, np.ndarray)
         single = images.ndim != 4 if array else isinstance(images, bytes | str | Path)
         listed: Any = [images] if single else images

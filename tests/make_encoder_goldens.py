@@ -54,6 +54,10 @@ TIMM: dict[str, tuple[str, dict[str, Any]]] = {
     "timm siglip": ("vit_base_patch16_siglip_224", ARGS),
     "timm clip": ("vit_base_patch16_clip_quickgelu_224", ARGS),
     "timm aimv2": ("aimv2_large_patch14_224", ARGS),
+    "timm eva02": ("eva02_base_patch14_224", ARGS | {"ref_feat_shape": 3}),
+    "timm eva02 small": ("eva02_small_patch14_224", ARGS | {"ref_feat_shape": 4}),
+    "timm pe": ("vit_pe_core_base_patch16_224", ARGS | {"ref_feat_shape": 3}),
+    "timm pe gigantic": ("vit_pe_core_gigantic_patch14_448", ARGS | {"mlp_ratio": 2.0}),
     "timm pooled": ("vit_base_patch16_224", ARGS | {"global_pool": "avg"}),
 }
 

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax import sharding, tree
-from vit_jax.build import device_ops, execution, objectives, optimization, placement
+from vit_jax.build import device_ops, execution, naflex, objectives, optimization, placement
 from vit_jax.config import frozen, sections, timeline, trainable
 from vit_jax.config import images as images_lib
 from vit_jax.config import load as config_lib
@@ -136,10 +136,12 @@ class Program:
 
     def batch(self) -> dict[str, jax.ShapeDtypeStruct]:
         """Returns the shapes of a global batch."""
-        fields = device_ops.on_host(self.config.data, self.objective.batch(*self.images.shape)) | {
+        own = device_ops.on_host(self.config.data, self.objective.batch(*self.images.shape))
+        labelled = {
             "labels": jax.ShapeDtypeStruct((self.labels,), jnp.int32),
             "_mask": jax.ShapeDtypeStruct((), jnp.bool_),
         }
+        fields = own | naflex.grids(self.config) | labelled
         size, over = self.config.batch_size, self.batch_sharding
         return {
             name: jax.ShapeDtypeStruct((size, *field.shape), field.dtype, sharding=over)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import jax
 import numpy as np
 
-from vit_jax.build import device_ops, objectives, placement, program, staged
+from vit_jax.build import device_ops, naflex, objectives, placement, program, staged
 from vit_jax.build.program import Program
 from vit_jax.config import frozen, sections, validation
 from vit_jax.config import images as images_lib
@@ -56,6 +56,7 @@ def check(config: sections.Config) -> None:
     validation.check_together(config, objective.EVALUATED)
     objectives.check_views(config, objective)
     device_ops.check(config, objective)
+    naflex.check(config, cfg, objective)
     placement.check(config, objective, cfg)
     chains = {"data.train_ops": config.data.train_ops, "data.eval_ops": config.data.eval_ops}
     for key, chain in (chains | {"fewshot.ops": config.fewshot.ops}).items():

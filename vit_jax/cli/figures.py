@@ -122,7 +122,7 @@ def read(model: Any, paths: list[str]) -> tuple[Any, Any, dict[str, str]]:
             else:
                 arrays.append(image)
             progress(len(arrays) + len(bad), len(paths))
-    images = np.stack(arrays)
+    images = np.concatenate(arrays)
     shades = [np.full((*model.size, model.channels), shade, np.uint8) for shade in (0, 255)]
     black, white = loading.reader(model.weights, model.size)(
         shades

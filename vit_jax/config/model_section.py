@@ -22,7 +22,7 @@ Posemb = Literal["none", "learned1d", "learned2d", "relative", "relative2d", "si
 PosembAt = Literal["stem", "every", "shared"]
 RootPool = Literal["zero", "-inf"]
 Rope = Literal["none", "axial", "mixed"]
-RopeCoordinates = Literal["unit", "index"]
+RopeCoordinates = Literal["unit", "index", "from1"]
 Stem = Literal["standard", "small"]
 StemNorm = Literal["none", "tokens", "patches"]
 
@@ -57,6 +57,10 @@ class Model:
     pool: Pool = results(
         "token", "class token, global average or attention pooling; token+gap: the first two "
         "beside each other")
+    pool_heads: int = results(
+        0, "pool=map: its attention heads; 0: those of the blocks (Perception Encoder: 8)", _WIDTH)
+    pool_mlp: int = results(
+        0, "pool=map: width of its MLP; 0: that of the blocks", _WIDTH)
     class_token: bool = results(False, "keep a class token although the pool is gap or map")
     distillation: bool = results(
         False, "a second class token with its own head; the logits are the mean of both (DeiT)")
@@ -66,9 +70,11 @@ class Model:
     rope_base: float = results(
         100.0, "ratio of the largest to the smallest wavelength of rope", Range(1, 1e9))
     rope_coordinates: RopeCoordinates = results(
-        "unit", "places of patches for rope; unit: from -1 to 1 (DINOv3), index: 0, 1, ... (EVA)")
+        "unit", "places of patches for rope; unit: from -1 to 1 (DINOv3), index: 0, 1, ... (EVA), "
+        "from1: 1, 2, ... (Perception Encoder)")
     rope_grid: int = results(
-        0, "patches a side to which index coordinates are scaled; 0: as they are", Range(0, 2**16))
+        0, "patches a side to which numbered coordinates are scaled; 0: as they are",
+        Range(0, 2**16))
     rope_jitter: float = results(
         1.0, "training: factor on each axis of rope, log-uniform in [1/x, x]; 1: off",
         Range(1, 100))
@@ -115,6 +121,10 @@ class Model:
     merge: int = results(
         0, "pairs of tokens that each layer merges (ToMe), in training and evaluation",
         Range(0, 2**16))
+    naflex: int = results(
+        0, "ViT: positions a side of a table that is resized to the grid of each image, of any "
+        "aspect ratio (SigLIP 2 NaFlex: 16; docs/naflex.md); 0: images of one size",
+        Range(0, 256))
     window: int = results(
         0, "ViT: side in patches of the windows within which most blocks attend (ViTDet); 0: none",
         Range(0, 2**16))

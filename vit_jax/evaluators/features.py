@@ -19,7 +19,7 @@ from vit_jax.errors import RunFailed
 from vit_jax.models import variants
 from vit_jax.runtime import compile_ahead
 from vit_jax.sharding import Rules
-from vit_jax.step.state import normalise
+from vit_jax.step.state import normalise, with_grids
 
 Step = Callable[[Any, dict[str, jax.Array]], tuple[jax.Array, jax.Array]]
 Rows = Callable[[range], Iterator[pipeline.NumpyBatch]]  # this process's rows of a batch -> batches
@@ -50,7 +50,8 @@ def make_step(
         image_BHWC = batch["image"]
         if image_BHWC.dtype == jnp.uint8:
             image_BHWC = normalise(image_BHWC, mean, std)
-        features_BD = jnp.asarray(model.apply({"params": params}, image_BHWC, train=False))
+        shown = with_grids(image_BHWC, batch)
+        features_BD = jnp.asarray(model.apply({"params": params}, shown, train=False))
         if of_logits is not None:
             features_BD = of_logits(features_BD)
         return features_BD.astype(jnp.float32), batch["_mask"]

@@ -12,15 +12,17 @@ import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import numpy as np
 
 from vit_jax.data.ops import decode
+from vit_jax.data.ops.naflex import FIELD
 from vit_jax.data.pipeline.pipeline import NumpyBatch
 from vit_jax.data.splits.split import Split
 from vit_jax.data.tensorflow import op_errors, plain
 from vit_jax.errors import BadInput, together
+from vit_jax.models.naflex import Canvas
 from vit_jax.storage import files as storage
 from vit_jax.weights.preprocessing import Reader
 
@@ -32,21 +34,21 @@ def batches(split: Split, reader: Reader, batch_size: int, workers: int) -> Iter
 
     Args:
       split: the examples.
-      reader: function from image to float32 [1, H, W, C].
+      reader: function from image to float32 [1, H, W, C], or a canvas of it.
       batch_size: number of rows, B.
       workers: number of threads.
 
     Yields:
-      `image` float32 [B, H, W, C], normalised, and `mask` bool [B].
+      The fields of `as_batch`.
 
     Raises:
       BadInput: an image cannot be read; the message names it.
     """
     read = split.image_reader()
 
-    def image(index: int) -> np.ndarray:
+    def image(index: int) -> Any:
         try:
-            return reader(read(index))[0]
+            return reader(read(index))
         except BadInput as e:
             raise BadInput(f"{split.name(index)}: {e}") from e
         except (OSError, *op_errors()) as e:
@@ -55,9 +57,23 @@ def batches(split: Split, reader: Reader, batch_size: int, workers: int) -> Iter
     with ThreadPoolExecutor(workers) as threads:
         for start in range(0, len(split), batch_size):
             rows = list(threads.map(image, range(start, min(start + batch_size, len(split)))))
-            padding = [np.zeros_like(rows[0])] * (batch_size - len(rows))
-            mask = np.arange(batch_size) < len(rows)
-            yield {"image": np.stack(rows + padding), "_mask": mask}
+            yield as_batch(rows, batch_size)
+
+
+def as_batch(rows: Sequence[Any], batch_size: int) -> NumpyBatch:
+    """Returns what a reader made of single images as a batch, filled up with zeros.
+
+    It has `image` float32 [B, H, W, C], normalised, `_mask` bool [B], and for a model with
+    `naflex` `grid` int32 [B, 2].
+    """
+    canvases = isinstance(rows[0], Canvas)
+    names = ("image", FIELD) if canvases else ("image",)
+    parts = zip(*rows, strict=True) if canvases else [rows]
+    batch = {}
+    for name, arrays in zip(names, parts, strict=True):
+        lacking = [np.zeros_like(arrays[0])] * (batch_size - len(rows))
+        batch[name] = np.concatenate([*arrays, *lacking])
+    return batch | {"_mask": np.arange(batch_size) < len(rows)}
 
 
 def image_files(names: Sequence[str], stdin: TextIO) -> list[str]:

@@ -172,7 +172,7 @@ class Model:
         read, bad = list[str](), dict[str, str]()
 
         def batches(_: range) -> Iterator[NumpyBatch]:
-            rows = list[np.ndarray]()
+            rows = list[Any]()
             for path, image in self.read_files(paths):
                 if isinstance(image, BadInput):
                     bad[path] = str(image)
@@ -180,10 +180,10 @@ class Model:
                 read.append(path)
                 rows.append(image)
                 if len(rows) == self.batch_size:
-                    yield _padded(rows, self.batch_size)
+                    yield inputs.as_batch(rows, self.batch_size)
                     rows = []
             if rows:
-                yield _padded(rows, self.batch_size)
+                yield inputs.as_batch(rows, self.batch_size)
 
         outputs = features.compute(
             step, self.params, batches, self.rules, self.batch_size,
@@ -191,19 +191,19 @@ class Model:
         )  # fmt: skip
         return read, outputs, bad
 
-    def read_files(self, paths: Sequence[str]) -> Iterator[tuple[str, np.ndarray | BadInput]]:
+    def read_files(self, paths: Sequence[str]) -> Iterator[tuple[str, Any]]:
         """Yields each path, in order, with its image or the error that reading it gave.
 
-        An image is float32 [H, W, C], preprocessed for the model.
+        An image is float32 [1, H, W, C], preprocessed for the model, or a `naflex.Canvas` of one.
 
         Raises:
           BadInput: no file can be read.
         """
         reader = loading.reader(self.weights, self.size)
 
-        def one(path: str) -> np.ndarray | BadInput:
+        def one(path: str) -> Any:
             try:
-                return reader(path)[0]
+                return reader(path)
             except BadInput as e:
                 return e
 
@@ -216,11 +216,6 @@ class Model:
                     yield path, image
         if len(wrong) == len(paths):
             raise BadInput(f"none of {len(paths)} images can be read, first: {wrong[0]}")
-
-
-def _padded(rows: list[np.ndarray], batch_size: int) -> NumpyBatch:
-    padding = [np.zeros_like(rows[0])] * (batch_size - len(rows))
-    return {"image": np.stack(rows + padding), "_mask": np.arange(batch_size) < len(rows)}
 
 
 def open_model(

@@ -223,7 +223,8 @@ class Attention(nn.Module):
           key: typed key of dropout; None in evaluation.
           places_M2: `rope.coordinates` of the memory, for rotary positions.
           bias_BM: float32, added to the scores of each token of the memory, such as `MASKED` for
-            one that nothing attends to. Only the paths plain and memory_efficient take it.
+            one that nothing attends to; or [B, L, M], for each query. Only the paths plain and
+            memory_efficient take it.
         """
         width = query_BLD.shape[-1]
         heads = self.heads, width // self.heads
@@ -348,7 +349,8 @@ class Attention(nn.Module):
             bias_BNLM = self._offset_bias(batch, query_BLNK.shape[1])
         if bias_BM is not None:
             shape = (batch, heads, query_BLNK.shape[1], length)
-            of_memory_BNLM = jnp.broadcast_to(bias_BM[:, None, None], shape)
+            bias_BQM = bias_BM if bias_BM.ndim == 3 else bias_BM[:, None]
+            of_memory_BNLM = jnp.broadcast_to(bias_BQM[:, None], shape)
             bias_BNLM = of_memory_BNLM if bias_BNLM is None else bias_BNLM + of_memory_BNLM
         if self.is_mutable_collection("intermediates"):  # only if the caller asks for them
             if self.extras.windows is not None:

@@ -259,6 +259,11 @@ def config(wanted: Settings, classes: int, size: str, patch: str) -> FlexiConfig
             f"model {wanted.variant} resizes one learned table of positions: it has posemb="
             f"learned1d or none, at the stem or shared, not {wanted.posemb} at {wanted.posemb_at}."
         )
+    if wanted.naflex:
+        raise BadInput(
+            f"model.naflex={wanted.naflex}: {wanted.variant} draws patch sizes for square images; "
+            "leave naflex out, or use a ViT."
+        )
     cfg = vit.config(dataclasses.replace(wanted, patches=()), classes, None, size, patch)
     values = {field.name: getattr(cfg, field.name) for field in dataclasses.fields(cfg)}
     return FlexiConfig(**values, patches=tuple(patches))

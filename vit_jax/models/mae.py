@@ -206,7 +206,7 @@ def config(
         )
     usual = ViTConfig(patch=1, width=1, depth=1, mlp=1, heads=1, classes=0)
     fixed = ("posemb_at", "rope", "final_norm", "distillation", "mup_base_width", "patch_dropout")
-    fixed += ("merge", "window")
+    fixed += ("merge", "window", "naflex")
     odd = [name for name in fixed if getattr(cfg, name) != getattr(usual, name)]
     odd += ["posemb"] if cfg.posemb.startswith("relative") else []
     odd += ["pool"] if cfg.pool == "map" else []

@@ -26,6 +26,7 @@ def coordinates(
 
     Args:
       kind: `unit`: centres of patches from -1 to 1, times 2 pi (DINOv3). `index`: 0, 1, 2, ...
+        `from1`: 1, 2, 3, ..., which tells the first row and column from tokens without a patch.
       grid: rows and columns of patches.
       before: tokens without a patch, which come first.
       reference: patches a side to which indices are scaled, as EVA-02 does at other resolutions; 0
@@ -36,7 +37,8 @@ def coordinates(
         if kind == "unit":
             sides.append(2 * np.pi * (2 * (np.arange(count) + 0.5) / count - 1))
         else:
-            sides.append(np.arange(count) * ((reference or count) / count))
+            places = np.arange(count) + (kind == "from1")
+            sides.append(places * ((reference or count) / count))
     rows, columns = np.meshgrid(*sides, indexing="ij")
     patches = np.stack([rows.ravel(), columns.ravel()], axis=1)
     return jnp.asarray(np.concatenate([np.zeros((before, 2)), patches]), jnp.float32)

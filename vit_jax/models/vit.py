@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax.errors import BadInput
-from vit_jax.models import layers, posemb
+from vit_jax.models import layers, naflex, posemb
 from vit_jax.models.layers import dropout
 from vit_jax.models.merging import Merged
 from vit_jax.models.vit_block import EncoderBlock as EncoderBlock
@@ -45,7 +45,7 @@ class ViT(nn.Module):
     @nn.compact
     def __call__(
         self,
-        images_BHWC: jax.Array,
+        images_BHWC: jax.Array | naflex.Canvas,
         *,
         train: bool = False,
         key: jax.Array | None = None,
@@ -58,12 +58,11 @@ class ViT(nn.Module):
         """Returns the logits of normalised images.
 
         Args:
-          images_BHWC: float32 [B, H, W, C]; H and W are multiples of the patch.
+          images_BHWC: float32 [B, H, W, C], of whole patches; or a `naflex.Canvas` of any shapes.
           train: whether dropout, also of patches, and stochastic depth are active.
           key: typed key, needed in training if any rate is above 0.
           source_BL: int32 [B, L], for each place the patch whose embedding it receives. -1 means
-            the mask token; None leaves every patch in its place. Only used to predict patches,
-            and by a model that gives tokens.
+            the mask token; None leaves every patch in its place. Only for patches and tokens.
           real_BL: bool [B, L], False for patches that no token attends to and no pool reads, such
             as padding; None: all are real. Not with `visible_BK`.
           visible_BK: int32 [B, K], the only patches that the blocks see. The result is then the
@@ -74,8 +73,10 @@ class ViT(nn.Module):
         Returns:
           float32 [B, Y], or [B, 2, Y] with `apart`; for a model that predicts patches, [B, L, O];
           for one that gives tokens, [B, 1 + L, D]; for one that gives feature maps, a tuple of
-          [B, rows, columns, D].
+          [B, rows, columns, D]. For several images in a sequence, [B, S, Y].
         """
+        if isinstance(images_BHWC, naflex.Canvas):
+            return self._of_canvas(images_BHWC, key if train else None)
         assert real_BL is None or visible_BK is None
         cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
         stem_key, blocks_key = _keys(cfg, key if train else None)
@@ -84,8 +85,7 @@ class ViT(nn.Module):
         seen_BK = _drawn(cfg, tokens_BLD, stem_key) if visible_BK is None else visible_BK
         if seen_BK is not None:
             tokens_BLD = _only(tokens_BLD, seen_BK, cfg.prefix)
-        tokens_BLD = dropout(tokens_BLD, cfg.dropout, stem_key)
-        tokens_BLD = self._stem_norm(tokens_BLD, "tokens")
+        tokens_BLD = self._stem_norm(dropout(tokens_BLD, cfg.dropout, stem_key), "tokens")
         tokens_BLD = constrain(tokens_BLD, ("act_batch", "act_tokens", "act_embed"), self.rules)
         real_BL = _real(real_BL, seen_BK, cfg.prefix)
         bias_BL = None if real_BL is None else jnp.where(real_BL, 0.0, MASKED)
@@ -103,6 +103,85 @@ class ViT(nn.Module):
             bias_BL = jnp.log(shares_BL)
         more: dict[str, Any] = {"bare": visible_BK is not None, "apart": apart}
         return self._results(x, outputs, grid, shares_BL, bias_BL, **more)
+
+    def _of_canvas(self, canvas: naflex.Canvas, key: jax.Array | None) -> jax.Array:
+        """Returns the logits of images of any aspect ratio, see `__call__`."""
+        cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
+        self._check_canvas()
+        stem_key, blocks_key = _keys(cfg, key)
+        packed = canvas.grids.ndim == 3
+        grids_BS2 = canvas.grids if packed else canvas.grids[:, None]
+        batch, images = grids_BS2.shape[:2]
+        tokens_BLD, grid = self._embed(canvas.images_BHWC, dtype, None, images)
+        first = images * cfg.prefix
+        of = naflex.layout(grids_BS2, tokens_BLD.shape[1] - first)
+        tokens_BLD += self._positions_of(of, images).astype(dtype)
+        tokens_BLD = self._stem_norm(dropout(tokens_BLD, cfg.dropout, stem_key), "tokens")
+        tokens_BLD = constrain(tokens_BLD, ("act_batch", "act_tokens", "act_embed"), self.rules)
+        before_BP = naflex.of_prefix(batch, images, cfg.prefix)
+        segments_BL = jnp.concatenate([before_BP, of.segments_BL], axis=1)
+        bias = jnp.where(segments_BL >= 0, 0.0, MASKED)
+        if packed:
+            bias = naflex.apart(segments_BL, segments_BL)
+        own = self._of_single_blocks(short=cfg.last_is_short and not packed)
+        x_BLD, _ = layers.apply_blocks(
+            self, EncoderBlock, (cfg, self.rules, grid), tokens_BLD, cfg, blocks_key,
+            Shared(bias_BL=bias), own,
+        )  # fmt: skip
+        if not packed:
+            return self._results(x_BLD, [], grid, segments_BL >= 0, bias, bare=False, apart=False)
+        norm = layers.norm("norm", cfg.norm, cfg.ln_epsilon, dtype)
+        x_BLD = norm(x_BLD) if cfg.final_norm == "tokens" else x_BLD
+        pooled_BSD = self._pooled_apart(x_BLD, segments_BL, images)
+        pooled_BSD = norm(pooled_BSD) if cfg.final_norm == "pooled" else pooled_BSD
+        return self._logits([pooled_BSD], apart=False)
+
+    def _positions_of(self, of: naflex.Layout, images: int) -> jax.Array:
+        """Returns the positions of all tokens of a canvas, [B, S * prefix + L, D]."""
+        cfg, side = self.cfg, self.cfg.naflex
+        table_1LD = position_table(cfg, self.param, (side, side))
+        table_GGD = table_1LD[0, cfg.prefix :].reshape(side, side, -1)
+        patches_BLD = naflex.positions(table_GGD, of)
+        first_1PD = jnp.tile(table_1LD[:, : cfg.prefix], (len(patches_BLD), images, 1))
+        return jnp.concatenate([first_1PD, patches_BLD], axis=1)
+
+    def _check_canvas(self) -> None:
+        """Raises BadInput for a model that cannot take images of any aspect ratio."""
+        cfg = self.cfg
+        if not cfg.naflex:
+            raise BadInput(
+                "images of any aspect ratio need model.naflex, the side of the table of positions; "
+                "give --config.model.naflex=N, or images of one size."
+            )
+        if cfg.patch_outputs or cfg.maps or cfg.tokens:
+            raise BadInput(
+                "model.naflex: images of any aspect ratio have no common grid for feature maps or "
+                "predictions of patches; give images of one size."
+            )
+
+    def _pooled_apart(
+        self, tokens_BLD: jax.Array, segments_BL: jax.Array, images: int
+    ) -> jax.Array:
+        """Returns what the head reads of each image of a sequence, [B, S, D]."""
+        cfg, first = self.cfg, images * self.cfg.prefix
+        each_BS = jnp.broadcast_to(jnp.arange(images), (len(tokens_BLD), images))
+        if cfg.pool == "map":
+            bias = naflex.apart(each_BS, segments_BL)
+            numbers = jnp.arange(tokens_BLD.shape[1])
+            register = (numbers < first) & (numbers % max(cfg.prefix, 1) >= cfg.class_rows)
+            bias += jnp.where(register, MASKED, 0.0)[None, None]
+            return MapHead(cfg, self.rules, name="map_head")(tokens_BLD, bias)
+        tokens_BSPD = tokens_BLD[:, :first].reshape(*each_BS.shape, cfg.prefix, cfg.width)
+        if cfg.pool == "token":
+            return tokens_BSPD[:, :, 0]
+        own_BSL = each_BS[..., None] == segments_BL[:, None, first:]
+        shares_BSL = own_BSL / jnp.maximum(jnp.sum(own_BSL, axis=2, keepdims=True), 1)
+        patches_BLD = tokens_BLD[:, first:].astype(jnp.float32)
+        mean_BSD = jnp.einsum("bsl,bld->bsd", shares_BSL, patches_BLD, precision="highest")
+        mean_BSD = mean_BSD.astype(tokens_BLD.dtype)
+        if cfg.pool == "gap":
+            return mean_BSD
+        return jnp.concatenate([tokens_BSPD[:, :, 0], mean_BSD], axis=-1)
 
     def _check_merging(self, real_BL: jax.Array | None, visible_BK: jax.Array | None) -> None:
         """Raises BadInput for a call that has no meaning with merged tokens."""
@@ -184,7 +263,12 @@ class ViT(nn.Module):
         cfg = self.cfg
         if cfg.posemb in posemb.WITHOUT_TABLE or cfg.posemb_at == "every":
             return tokens_BLD, None
+        if cfg.naflex and not self.is_initializing():
+            of = naflex.layout(jnp.array([[grid]]), grid[0] * grid[1])
+            return tokens_BLD + self._positions_of(of, 1).astype(tokens_BLD.dtype), None
         own = grid if size is None else cfg.patch_grid(*size)
+        if cfg.naflex:
+            own = cfg.naflex, cfg.naflex
         posemb_1LD = posemb.on_grid(position_table(cfg, self.param, own), grid, own)
         if cfg.posemb_at == "shared":
             return tokens_BLD, posemb_1LD
@@ -240,11 +324,12 @@ class ViT(nn.Module):
         return [jnp.concatenate([tokens_BLD[:, 0], mean_BD], axis=-1)]
 
     def _embed(
-        self, images_BHWC: jax.Array, dtype: Any, source_BL: jax.Array | None
+        self, images_BHWC: jax.Array, dtype: Any, source_BL: jax.Array | None, images: int = 1
     ) -> tuple[jax.Array, tuple[int, int]]:
         """Returns equation 1 without positions, and the grid of patches.
 
-        Tokens are the class token, the distillation token, the registers and the patches.
+        Tokens are the class token, the distillation token, the registers and the patches. Several
+        `images` in a sequence have all tokens before the patches, those of an image together.
 
         A hybrid takes its patches from the feature map of the backbone. This method also corrupts
         the patches.
@@ -279,7 +364,7 @@ class ViT(nn.Module):
             init = nn.initializers.normal(cfg.class_std) if cfg.class_std else nn.initializers.zeros
             cls_11D = self.param("cls", init, (1, 1, width))
             parts.insert(0, self._tiled(cls_11D, batch, dtype))
-        return jnp.concatenate(parts, axis=1), (rows, columns)
+        return jnp.concatenate(parts[:-1] * images + parts[-1:], axis=1), (rows, columns)
 
     @staticmethod
     def _tiled(tokens_1RD: jax.Array, batch: int, dtype: Any) -> jax.Array:

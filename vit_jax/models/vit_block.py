@@ -29,7 +29,7 @@ class Shared(NamedTuple):
       posemb_1LD: the embedding that every layer adds, if any.
       places_L2: coordinates of the tokens for rotary positions, if any.
       bias_BL: float32, added to the scores of each token: `attention.MASKED` for tokens that
-        nothing attends to, if any.
+        nothing attends to, if any; [B, L, L] for pairs of a query and a token.
     """
 
     posemb_1LD: jax.Array | None = None
@@ -181,13 +181,21 @@ class MapHead(nn.Module):
 
     @nn.compact
     def __call__(self, tokens_BLD: jax.Array, bias_BL: jax.Array | None = None) -> jax.Array:
-        """Maps [B, L, D] to [B, D], without dropout; `bias_BL` is that of `Attention`."""
+        """Maps [B, L, D] to [B, D], without dropout; `bias_BL` is that of `Attention`.
+
+        With a bias [B, S, L], the probe looks S times, and the result is [B, S, D].
+        """
+        several = bias_BL is not None and bias_BL.ndim == 3
+        looks = bias_BL.shape[1] if bias_BL is not None and several else 1
         cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
         probe_11D = self.param("probe", mup.initial_probe(cfg), (1, 1, cfg.width))
-        probe_B1D = jnp.tile(probe_11D.astype(dtype), (tokens_BLD.shape[0], 1, 1))
+        probe_B1D = jnp.tile(probe_11D.astype(dtype), (tokens_BLD.shape[0], looks, 1))
         extras = Extras(query_scale=mup.query_scale(cfg))
-        attention = Attention(cfg.heads, 0.0, cfg.dtype, self.rules, extras=extras, name="attn")
+        attention = Attention(
+            cfg.pool_heads or cfg.heads, 0.0, cfg.dtype, self.rules, extras=extras, name="attn"
+        )
         x_B1D = attention(probe_B1D, tokens_BLD, None, None, bias_BL)
         y_B1D = layers.norm("norm", cfg.norm, cfg.ln_epsilon, dtype)(x_B1D)
-        mlp = Mlp(cfg.mlp, cfg.gelu, 0.0, cfg.dtype, self.rules, name="mlp")
-        return (x_B1D + mlp(y_B1D, None))[:, 0]
+        mlp = Mlp(cfg.pool_mlp or cfg.mlp, cfg.gelu, 0.0, cfg.dtype, self.rules, name="mlp")
+        pooled_B1D = x_B1D + mlp(y_B1D, None)
+        return pooled_B1D if several else pooled_B1D[:, 0]

@@ -26,10 +26,20 @@ from vit_jax.config.model_section import (
     StemNorm,
 )
 from vit_jax.errors import BadInput
-from vit_jax.models import attention, layers, mup, posemb, settings, vit_flops, windows
+from vit_jax.models import (
+    attention,
+    layers,
+    mup,
+    posemb,
+    settings,
+    vit_flops,
+    vit_options,
+    windows,
+)
 from vit_jax.models.attention import ATTENTION_AXES, Extras, Path
 from vit_jax.models.layers import HEAD_AXES, MLP_AXES, NORM_AXES, STEM_AXES, Remat
 from vit_jax.models.settings import Settings, TokenConfig
+from vit_jax.models.vit_options import OPTIONS
 from vit_jax.sharding import Axes, Rules
 
 if TYPE_CHECKING:
@@ -81,7 +91,6 @@ class ViTConfig(TokenConfig):
     FAMILY: ClassVar[Literal["vit"]] = "vit"
     FORMS: ClassVar[tuple[str, ...]] = ("unrolled", "attention", "remat")
     RESNET: ClassVar[str] = "backbone"
-    attends: ClassVar[bool] = True
     patch: int  # P, in pixels; for a hybrid, in positions of its feature map
     width: int  # D
     depth: int  # S
@@ -89,6 +98,8 @@ class ViTConfig(TokenConfig):
     heads: int  # N
     classes: int  # Y
     pool: Pool = "token"
+    pool_heads: int = 0  # heads of attention pooling; 0: those of the blocks
+    pool_mlp: int = 0  # width of its MLP; 0: that of the blocks
     class_token: bool = False  # keeps the class token of a pool that does not read it
     distillation: bool = False  # a second class token, with a head of its own
     posemb: Posemb = "learned1d"
@@ -119,6 +130,7 @@ class ViTConfig(TokenConfig):
     attention_dropout: float = 0.0
     drop_path: float = 0.0  # rate of the last block; the first has 0, linear in between
     patch_dropout: float = 0.0  # share of patches left out in training (arXiv:2208.07220)
+    naflex: int = 0  # side of a table of positions for images of any aspect ratio; see `naflex`
     merge: int = 0  # pairs of tokens that each layer merges, see `merging`
     window: int = 0  # side in patches of the windows of most blocks, see `windows`; 0: no windows
     global_blocks: int = 4
@@ -139,6 +151,10 @@ class ViTConfig(TokenConfig):
     def stride(self) -> int:
         """Returns the pixels per token in each direction."""
         return self.patch * (self.backbone.stride if self.backbone else 1)
+
+    @property
+    def attends(self) -> bool:
+        return not self.naflex  # whose patches are not at their places in the image
 
     @property
     def class_rows(self) -> int:
@@ -220,6 +236,10 @@ class ViTConfig(TokenConfig):
             "patch"
         )
 
+    def parameter_grid(self, height: int, width: int) -> tuple[int, int]:
+        side = self.naflex
+        return (side, side) if side else self.patch_grid(height, width)
+
     def at_patch(self, patch: int) -> Self:
         if self.backbone is not None:
             return super().at_patch(patch)
@@ -274,6 +294,8 @@ class ViTConfig(TokenConfig):
         )
 
     def lacking_figures(self) -> list[str]:
+        if self.naflex:
+            return ["Images of any aspect ratio have no common grid to draw attention on (naflex)."]
         rotary = f"{self.rope} rope" if self.rope != "none" else ""
         return posemb.without_embeddings(self.posemb, rotary)
 
@@ -315,10 +337,6 @@ def kept(share_left_out: float, patches: int) -> int:
 
 _TAKES = settings.TOKENS | {"heads", "pool", "posemb", "posemb_at", "posemb_std", "registers"}
 _TAKES |= {"representation", "dropout", "attention_dropout", "attention"}
-OPTIONS = ("class_token", "distillation", "rope", "rope_base", "rope_coordinates", "rope_grid")
-OPTIONS += ("rope_jitter", "rope_rescale", "stem_bias", "stem_norm", "norm", "norm_at")
-OPTIONS += ("final_norm", "parallel", "layer_scale", "qk_norm", "gate", "mlp_norm", "biases")
-OPTIONS += ("patch_dropout", "merge", "window", "global_blocks")
 _TAKES |= set(OPTIONS)
 
 
@@ -364,7 +382,7 @@ def config(wanted: Settings, classes: int, units: str | None, size: str, patch: 
         from vit_jax.models import rope
 
         rope.check(wanted.rope, numbers["width"], numbers["heads"])
-    _check_options(wanted)
+    vit_options.check(wanted, numbers["width"], hybrid=backbone is not None)
     if wanted.window and wanted.global_blocks >= numbers["depth"]:
         raise BadInput(
             f"model.global_blocks={wanted.global_blocks}: none of the {numbers['depth']} layers is "
@@ -379,60 +397,3 @@ def config(wanted: Settings, classes: int, units: str | None, size: str, patch: 
     if why := cfg.fused_refusal():
         raise BadInput(f"model.attention=fused: {why}; leave model.attention out.")
     return dataclasses.replace(cfg, attention="xla")  # `build` may choose a better path
-
-
-def _at_stem(wanted: Settings) -> bool:
-    """Returns True if a token carries its position, so that tokens may be left out."""
-    relative = wanted.posemb in ("relative", "relative2d")
-    return wanted.posemb_at == "stem" and wanted.rope == "none" and not relative
-
-
-def _check_options(wanted: Settings) -> None:
-    """Raises BadInput for options that do not go together."""
-    rotary = [n for n in OPTIONS if n.startswith("rope_") and n in settings.changed(wanted)]
-    one_class = not wanted.distillation and not wanted.registers
-    has_gelu = wanted.gate != "silu" or wanted.pool == "map"
-    clashes = {
-        "class_token=True: pool=token and token+gap always have one": (
-            wanted.class_token and wanted.pool in ("token", "token+gap")
-        ),
-        "distillation=True needs pool=token and representation=0": (
-            wanted.distillation and (wanted.pool != "token" or wanted.representation > 0)
-        ),
-        "distillation=True has learned positions: posemb=learned1d or none": (
-            wanted.distillation and wanted.posemb not in ("learned1d", "none")
-        ),
-        "posemb=relative2d has one class token or none, and no registers": (
-            wanted.posemb == "relative2d" and not one_class
-        ),
-        f"{', '.join(rotary)} without rope": bool(rotary) and wanted.rope == "none",
-        "rope_grid scales rope_coordinates=index, and these are unit": (
-            wanted.rope_grid > 0 and wanted.rope_coordinates == "unit"
-        ),
-        "parallel=True needs norm_at=pre: both branches read one norm": (
-            wanted.parallel and wanted.norm_at != "pre"
-        ),
-        "patch_dropout needs positions that the stem adds: posemb_at=stem, no relative ones, and "
-        "no rope": wanted.patch_dropout > 0 and not _at_stem(wanted),
-        "merge needs positions that the stem adds: posemb_at=stem, no relative ones, and no rope": (
-            wanted.merge > 0 and not _at_stem(wanted)
-        ),
-        "merge comes between attention and MLP, which parallel=True computes at once": (
-            wanted.merge > 0 and wanted.parallel
-        ),
-        "window needs every patch: patch_dropout=0 and merge=0": (
-            wanted.window > 0 and (wanted.patch_dropout > 0 or wanted.merge > 0)
-        ),
-        f"window has positions of patches that the stem adds or rope, not posemb={wanted.posemb}": (
-            wanted.window > 0 and wanted.posemb in ("relative", "relative2d")
-        ),
-        "global_blocks without window": wanted.global_blocks != 4 and not wanted.window,
-        "final_norm=pooled: pool=map has a norm of its own after the tokens'": (
-            wanted.final_norm == "pooled" and wanted.pool == "map"
-        ),
-        f"gelu={wanted.gelu} with gate=silu, which has no GELU": (
-            wanted.gelu != "auto" and not has_gelu
-        ),
-    }
-    if wrong := [reason for reason, clash in clashes.items() if clash]:
-        raise BadInput(f"model {wanted.variant}: {wrong[0]}; leave one of them out.")

@@ -57,5 +57,5 @@ def flops(cfg: "ViTConfig", height: int, width: int, seen: int) -> int:
     macs += heads * (cfg.representation or cfg.pooled_width) * cfg.classes
     if cfg.pool == "map":
         read = tokens - cfg.registers
-        macs += 2 * read * d * d + 2 * read * d + 2 * d * d + 2 * d * cfg.mlp
+        macs += 2 * read * d * d + 2 * read * d + 2 * d * d + 2 * d * (cfg.pool_mlp or cfg.mlp)
     return 2 * macs

@@ -43,6 +43,7 @@ class Classification(Objective):
     METRICS = ("loss", "top1")
     EVALUATED = ("top1", "top5", "loss")
     LABELLED = True
+    ANY_SHAPE = True
     SECTIONS = ("loss", "mixup")
 
     def model(self, cfg: Any) -> Any:
@@ -73,11 +74,11 @@ class Classification(Objective):
         return {"loss": sums["loss"], "top1": sums["top1"].astype(jnp.float32)}
 
     @staticmethod
-    def _images(network: Network, batch: Batch, drawn: "mixing.Mix | None") -> jax.Array:
+    def _images(network: Network, batch: Batch, drawn: "mixing.Mix | None") -> Any:
         """Returns the input of a model, float32 [B, H, W, C]: normalised by it and mixed."""
-        images_BHWC = network.normalise(batch["image"])
         if drawn is None:
-            return images_BHWC
+            return network.input_of(batch)
+        images_BHWC = network.normalise(batch["image"])
         from vit_jax.step import mixing
 
         partners_BHWC = network.normalise(batch[mixing.PARTNER + "image"])
@@ -112,8 +113,8 @@ class Classification(Objective):
         A batch with `columns` (see `metrics.of_columns`) belongs to a data set of other classes:
         its labels and the predictions are numbers of columns.
         """
-        images_BHWC = network.normalise(batch["image"])
-        logits_BY, known = network.apply(params, images_BHWC, train=False, key=None), self.classes
+        images = network.input_of(batch)
+        logits_BY, known = network.apply(params, images, train=False, key=None), self.classes
         if "columns" in batch:
             logits_BY = metrics.of_columns(logits_BY, batch["columns"])
             known = logits_BY.shape[1]

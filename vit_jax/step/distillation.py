@@ -47,6 +47,7 @@ class Distillation(Classification):
 
     METRICS = ("loss", "top1", "agreement", "teacher_top1")
     SECTIONS = ("loss", "mixup", "distillation")
+    ANY_SHAPE = False  # its teacher may have other patches
 
     def __post_init__(self) -> None:
         if self.kind == "hard" and self.temperature != 1.0:

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from vit_jax.errors import BadInput
 from vit_jax.sharding import Axes, Rules
 from vit_jax.step import metrics
-from vit_jax.step.state import normalise
+from vit_jax.step.state import normalise, with_grids
 
 if TYPE_CHECKING:
     from vit_jax.data.texts import Texts
@@ -53,6 +53,10 @@ class Network:
     def normalise(self, images_BHWC: jax.Array) -> jax.Array:
         """Maps uint8 pixels to the float32 input of the model."""
         return normalise(images_BHWC, self.mean, self.std)
+
+    def input_of(self, batch: Batch) -> Any:
+        """Returns the input of the model: images, or a `naflex.Canvas` for those with grids."""
+        return with_grids(self.normalise(batch["image"]), batch)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -93,6 +97,7 @@ class Objective:
       SECTIONS: sections of the configuration that only some objectives use, and this one does.
       AXES: parameter path pattern -> logical axes, of the objective's own parameters.
       SHOWN: names of `METRICS` that the progress line shows beside the loss.
+      ANY_SHAPE: whether it takes images of any aspect ratio, see `Network.input_of`.
       AVERAGE: whether it learns from the average of the parameters, its teacher. Then `ema.decay`
         must be set, and in training `kept` has the average as `average`.
     """
@@ -103,6 +108,7 @@ class Objective:
     SECTIONS: ClassVar[tuple[str, ...]] = ()
     AXES: ClassVar[Axes] = {}
     SHOWN: ClassVar[tuple[str, ...]] = ()
+    ANY_SHAPE: ClassVar[bool] = False
     AVERAGE: ClassVar[bool] = False
 
     # ------------------------------------------------------------ before the run

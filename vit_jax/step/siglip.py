@@ -86,6 +86,7 @@ class Siglip(Objective):
     METRICS = ("loss", "text_found", "image_found", "scale")
     EVALUATED = ("text_found", "image_found", "loss")
     SHOWN = ("text_found",)
+    ANY_SHAPE = True
     AXES: ClassVar[Axes] = {
         **{f"{PARAMETERS}/{path}": axes for path, axes in text_lib.AXES.items()},
         f"{PARAMETERS}/projection/kernel": ("embed", None),
@@ -193,7 +194,7 @@ class Siglip(Objective):
         self, network: Network, params: PyTree, batch: Batch, *, train: bool, key: Any
     ) -> tuple[jax.Array, jax.Array]:
         """Returns the unit vectors of images and texts, float32 [B, E] each."""
-        images = network.normalise(batch["image"])
+        images = network.input_of(batch)
         features_BD = network.apply(params, images, train=train, key=key)
         texts_BE = self.text_vectors(params, batch["tokens"], network.rules)
         return self.image_vectors(params, features_BD), texts_BE

@@ -4,7 +4,7 @@
 """The arrays that a step works on: the state of training and its images."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -74,3 +74,12 @@ def normalise(image_BHWC: jax.Array, mean: tuple[float, ...], std: tuple[float, 
     scale = jnp.asarray([[[[1.0 / (255.0 * s) for s in std]]]], jnp.float32)
     shift = jnp.asarray([[[[-m / s for m, s in zip(mean, std, strict=True)]]]], jnp.float32)
     return image_BHWC.astype(jnp.float32) * scale + shift
+
+
+def with_grids(images_BHWC: jax.Array, batch: Mapping[str, Any]) -> Any:
+    """Returns normalised images, as a `naflex.Canvas` if the batch has grids of patches."""
+    if "grid" not in batch:
+        return images_BHWC
+    from vit_jax.models import naflex
+
+    return naflex.Canvas(images_BHWC, batch["grid"])

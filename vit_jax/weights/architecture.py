@@ -87,6 +87,10 @@ def _vit(
         settings["pool"] = "token+gap"
     settings["posemb"] = "learned1d" if "posemb" in flat else "none"
     settings |= _options(flat)
+    if settings["pool"] == "map":
+        own = flat["map_head/attn/query/kernel"].shape[1], flat["map_head/mlp/up/kernel"].shape[1]
+        settings |= {"pool_heads": own[0]} if own[0] != heads else {}
+        settings |= {"pool_mlp": own[1]} if own[1] != settings["mlp"] else {}
     settings["registers"] = flat["registers"].shape[1] if "registers" in flat else 0
     settings["representation"] = (
         flat["pre_logits/kernel"].shape[1] if "pre_logits/kernel" in flat else 0

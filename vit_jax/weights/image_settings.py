@@ -125,12 +125,14 @@ _PROCESSORS: dict[str, dict[str, Any]] = {
     "DeiT": _CROPPED | {"size": 256},
     "Beit": {"resample": 3, "size": 256},
     "Siglip": {"resample": 3},
+    "Siglip2": {},
     "DINOv3ViT": _IMAGENET,
     "Bit": _CROPPED | _OPENAI | {"size": {"shortest_edge": 224}},
     "CLIP": _CROPPED | _OPENAI | {"size": {"shortest_edge": 224}},
 }
 _HF_TYPES = ("image_processor_type", "feature_extractor_type")
 _HF_UNREAD = (*_HF_TYPES, "processor_class", "do_convert_rgb", "data_format", "default_to_square")
+_HF_UNREAD += ("patch_size", "max_num_patches")  # those of SigLIP 2 are the model's
 
 
 def usual(kind: str) -> str:

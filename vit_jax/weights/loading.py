@@ -28,6 +28,7 @@ from vit_jax.config import images as images_lib
 from vit_jax.config import load as config_lib
 from vit_jax.data import readers
 from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.ops.naflex import NaFlex
 from vit_jax.errors import BadInput, PeerLost
 from vit_jax.models import partial, published, variants
 from vit_jax.storage import files as storage
@@ -38,7 +39,7 @@ from vit_jax.weights.formats import json_config
 if TYPE_CHECKING:
     from vit_jax.checkpoints.checkpoints import Checkpoints
 RETRIES, PAUSE_SECS = 20, 0.1  # for reading a run whose checkpoints are being replaced
-Preprocess = Callable[[preprocessing.Images], np.ndarray]
+Preprocess = Callable[[preprocessing.Images], Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -334,8 +335,7 @@ def load(
       heads: number of attention heads, only for a file that does not tell it and has sizes of no
         variant.
       image_size: pixels, a side or (rows, columns); 0 means the size that the weights were made
-        for. Position embeddings are resized. A file that does not tell its size is taken to be for
-        square images.
+        for. Position embeddings are resized. A file that does not tell it is for square images.
       patch: patch side in pixels, to use a FlexiViT or a ViT with another one; 0: that of the
         weights. The kernel on pixels is resized (`flexi.resize_kernel`).
       merge: pairs of similar tokens that each layer merges, which saves time and costs accuracy
@@ -347,9 +347,9 @@ def load(
     Returns:
       The model; its parameters, a nested dict of float32 `jax.Array`; and the preprocessing. The
       preprocessing accepts encoded bytes, a path, a uint8 array or a list of those. It returns
-      float32 [B, rows, columns, C], the normalised input of the model. For a run it is the run's
-      evaluation chain, for npz files that of the original code. For timm and Hugging Face the
-      configuration beside the file defines it.
+      float32 [B, rows, columns, C], the normalised input of the model, or a `naflex.Canvas`. For a
+      run it is the run's evaluation chain, for npz files that of the original code. For timm and
+      Hugging Face the configuration beside the file defines it.
 
     Raises:
       BadInput: the path does not exist or cannot be read, the user must give a value that the file
@@ -384,13 +384,13 @@ def reader(weights: Weights, size: tuple[int, int]) -> Preprocess:
     """Makes the function from images to the input of a model with these weights."""
     read_one = _reader(weights, size)
 
-    def read(images: preprocessing.Images) -> np.ndarray:
+    def read(images: preprocessing.Images) -> Any:
         prepared = read_one(images)
-        if prepared.shape[1:3] != size:  # happens if the chain does not resize
-            sides = " x ".join(map(str, prepared.shape[1:3]))
+        shape = getattr(prepared, "images_BHWC", prepared).shape[1:3]
+        if shape != size:  # happens if the chain does not resize
             raise BadInput(
-                f"the preprocessing of these weights gives {sides} pixels, the model takes "
-                f"{size[0]} x {size[1]}; give images of that size."
+                f"the preprocessing of these weights gives {shape[0]} x {shape[1]} pixels, the "
+                f"model takes {size[0]} x {size[1]}; give images of that size."
             )
         return prepared
 
@@ -419,6 +419,8 @@ def _reader(weights: Weights, size: tuple[int, int]) -> Preprocess:
     sides = {"height": size[0], "width": size[1]}
     if weights.format == "timm":
         return preprocessing.timm_reader(images | {"input_size": [3, *size]})
+    if getattr(weights.config, "naflex", 0):
+        return preprocessing.siglip2_reader(images, NaFlex(size, weights.config.stride))
     if images.get("do_center_crop"):
         if images.get("crop_size") not in (sides, size[0]):
             images = images | {"do_center_crop": False, "size": sides}

@@ -24,17 +24,20 @@ from vit_jax.config.sections import ReaderName
 from vit_jax.data import readers
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.ops import decode
+from vit_jax.data.ops.naflex import FIELD, NaFlex
 from vit_jax.data.tensorflow import op_errors, tf
 from vit_jax.errors import BadInput
+from vit_jax.models.naflex import Canvas
 from vit_jax.step.state import normalise
 from vit_jax.storage import files as storage
 from vit_jax.weights import image_settings
 
 # The bytes of an image file, its path, uint8 [H, W, C], a list of those, or uint8 [B, H, W, C].
 Images = bytes | str | Path | np.ndarray | Sequence[bytes | str | Path | np.ndarray]
-Reader = Callable[[Images], np.ndarray]  # to float32 [B, H, W, C], B = 1 for a single image
+# To float32 [B, H, W, C], B = 1 for a single image; with `naflex`, to a `models.naflex.Canvas`.
+Reader = Callable[[Images], Any]
 
-_One = Callable[[str, bytes | np.ndarray], np.ndarray]  # (name, content) to float32 [H, W, C]
+_One = Callable[[str, bytes | np.ndarray], Any]  # (name, content) to float32 [H, W, C] or a canvas
 _Picture = Any  # a PIL.Image.Image in RGB
 _EXPECTED = "expected the path or the bytes of an image file, or uint8 [H, W, {}]"
 
@@ -43,7 +46,7 @@ def _reader(one: _One, channels: int = 3) -> Reader:
     """Makes a reader that applies `one` to every image and stacks the results."""
     expected = _EXPECTED.format(channels)
 
-    def read(images: Images) -> np.ndarray:
+    def read(images: Images) -> Any:
         array = isinstance(images, np.ndarray)
         single = images.ndim != 4 if array else isinstance(images, bytes | str | Path)
         listed: Any = [images] if single else images
@@ -52,6 +55,8 @@ def _reader(one: _One, channels: int = 3) -> Reader:
         rows = [one(*_content(number, image, channels)) for number, image in enumerate(listed)]
         if not rows:
             raise BadInput(f"no images; {expected}, or a list of those.")
+        if isinstance(rows[0], Canvas):
+            return Canvas(*(np.stack(parts) for parts in zip(*rows, strict=True)))
         shapes = sorted({row.shape for row in rows})
         if len(shapes) > 1:
             raise BadInput(
@@ -117,15 +122,17 @@ def chain_reader(
     op = decodes[0] if decodes else decode.Decode(channels=len(mean))
     process = _in_numpy(op, ops) if reader == "python" else _in_graphs(op, ops)
 
-    def one(name: str, content: bytes | np.ndarray) -> np.ndarray:
+    def one(name: str, content: bytes | np.ndarray) -> Any:
         with _named(name, chain):
-            image = process(content)
-        return np.asarray(normalise(jnp.asarray(image[None]), mean, std))[0]
+            fields = process(content)
+        image = np.asarray(normalise(jnp.asarray(fields["image"][None]), mean, std))[0]
+        return Canvas(image, fields[FIELD]) if FIELD in fields else image
 
     return _reader(one, len(mean))
 
 
-_Process = Callable[[bytes | np.ndarray], np.ndarray]  # to uint8 [H, W, C]
+_Fields = dict[str, np.ndarray]  # `image`: uint8 [H, W, C]; and `grid` after `naflex`
+_Process = Callable[[bytes | np.ndarray], _Fields]
 
 
 def _in_numpy(op: decode.Decode, ops: tuple[preprocess.Op, ...]) -> _Process:
@@ -136,9 +143,11 @@ def _in_numpy(op: decode.Decode, ops: tuple[preprocess.Op, ...]) -> _Process:
     chain.check(ops)
     decodes = any(isinstance(one, decode.Decode) for one in ops)
 
-    def process(content: bytes | np.ndarray) -> np.ndarray:
+    def process(content: bytes | np.ndarray) -> _Fields:
         image = content if decodes else numpy_decode.decode(op, content)
-        return chain.apply(ops, image, (0, 0))  # seed of the first example that a run evaluates
+        return chain.apply_to_fields(
+            ops, {"image": image}, (0, 0)
+        )  # seed of the first example of a run
 
     return process
 
@@ -147,13 +156,14 @@ def _in_graphs(op: decode.Decode, ops: tuple[preprocess.Op, ...]) -> _Process:
     """Returns the same function as `_in_numpy`, with TensorFlow."""
     decodes = any(isinstance(one, decode.Decode) for one in ops)
     first = preprocess.apply(() if decodes else (op,))
-    then = preprocess.apply(ops)
+    then = preprocess.apply_to_fields(ops)
 
-    def apply(content: bytes | np.ndarray) -> np.ndarray:
+    def apply(content: bytes | np.ndarray) -> _Fields:
         seed = tf.zeros([2], tf.int64)  # seed of the first example that a run evaluates
-        return then(first(tf.constant(content), seed), seed).numpy()
+        fields = then({"image": first(tf.constant(content), seed)}, seed)
+        return {name: value.numpy() for name, value in fields.items()}
 
-    def process(content: bytes | np.ndarray) -> np.ndarray:
+    def process(content: bytes | np.ndarray) -> _Fields:
         try:
             return apply(content)
         except op_errors():
@@ -324,6 +334,35 @@ def hf_reader(preprocessor_config: Mapping[str, Any]) -> Reader:
             image = image * np.float64(wanted["rescale_factor"])
         image = image.astype(np.float32)
         return (image - mean) / std if wanted["do_normalize"] else image
+
+    return _reader(one)
+
+
+def siglip2_reader(preprocessor_config: Mapping[str, Any], op: NaFlex) -> Reader:
+    """Makes the reader of transformers' processor of SigLIP 2 NaFlex, with Pillow.
+
+    Args:
+      preprocessor_config: see `hf_reader`; sizes in it are not read.
+      op: the patch and the budget of the model.
+
+    Returns:
+      A reader that gives a `Canvas`, and raises BadInput as that of `hf_reader` does.
+    """
+    from vit_jax.data.numpy_ops import naflex
+
+    wanted = image_settings.hf(preprocessor_config)
+    factor = wanted["rescale_factor"] if wanted["do_rescale"] else 1.0
+    mean, std = np.float32(wanted["image_mean"]), np.float32(wanted["image_std"])
+
+    def one(name: str, content: bytes | np.ndarray) -> Canvas:
+        picture = _open(name, content)
+        rows, columns = naflex.grid(op, (picture.height, picture.width))
+        with _named(name, "resizing"):
+            sides = columns * op.patch, rows * op.patch
+            picture = _resized(picture, *sides, wanted["resample"])
+        image = (np.asarray(picture) * np.float64(factor)).astype(np.float32)
+        image = (image - mean) / std if wanted["do_normalize"] else image
+        return Canvas(naflex.in_cells(op, image, 0.0), np.array([rows, columns], np.int32))
 
     return _reader(one)
 

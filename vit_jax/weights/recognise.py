@@ -42,17 +42,14 @@ _NO_LAST_NORM = "no norm after the blocks"
 # Pattern of an architecture of timm -> what it has that ours do not and that no tensor shows.
 _REFUSED: tuple[tuple[str, str], ...] = (
     (r"eva02_enormous_.*|vit_.*_rpn_.*", "a norm after each branch"),
-    (r"vit_.*_rope_.*|eva02_.*|vit_pe_.*", "other rotary positions"),
+    (r"vit_.*_rope_.*", "other rotary positions"),
+    (r"eva02_.*_clip_.*", "a norm inside attention"),
+    (r"vit_pe_(lang|spatial)_.*", _NO_LAST_NORM),
     (r"eva_giant_.*", "learned positions with separate biases of queries and values"),
     (r"vit_.*_lingbot.*|.*sapiens2.*", "an attention of another kind"),
     (r"test_vit3", "a pool that reads registers"),
     (r"vit_.*_radio_.*|vit_intern300m_.*", _NO_LAST_NORM),
 )
-# Values of model_type in a config.json -> why such a model is not read.
-_REFUSED_KINDS = {
-    "siglip2": "it takes patches of images of any shape (NaFlex)",
-    "siglip2_vision_model": "it takes patches of images of any shape (NaFlex)",
-}
 
 
 def format_of(
@@ -73,11 +70,13 @@ def format_of(
         raise BadInput(f"{path} is not a known model; unknown names: no arrays.")
 
     told = content.get("model_type", "")
+    architecture = str(content.get("architecture", "")).partition(".")[0]
 
     def cost(form: Format) -> tuple[int, bool, bool, int]:
         lost = len(_unknown(form, arrays))
         spelled = sum(form.canonical(name) != name for name in arrays)
         other = bool(told and form.kinds and told not in form.kinds)
+        other |= re.fullmatch(form.architectures or ".*", architecture) is None
         return lost, not form.fits(arrays), other, spelled
 
     best: Format = min((*own, *FORMATS[path.suffix]), key=cost)
@@ -109,10 +108,9 @@ def check_kind(path: Path, form: Format, kind: str) -> None:
             f"{path}: its tensors are those of {nearest}, its {json_config.NAME} says "
             f"model_type={kind}; put the right one beside it, or none."
         )
-    reason = f", because {_REFUSED_KINDS[kind]}" if kind in _REFUSED_KINDS else ""
     raise BadInput(
         f"{path}: its {json_config.NAME} says model_type={kind}, which is not a family that is "
-        f"read{reason}; the nearest by its tensors is {nearest}. docs/models.md lists the families."
+        f"read; the nearest by its tensors is {nearest}. docs/models.md lists the families."
     )
 
 

@@ -21,6 +21,7 @@ from vit_jax.data.numpy_ops import (
     resize,
     scale,
 )
+from vit_jax.data.numpy_ops import naflex as numpy_naflex
 from vit_jax.data.numpy_ops.draws import Seed
 from vit_jax.data.numpy_ops.geometry import Fields
 from vit_jax.data.ops import augment as augment_ops
@@ -32,6 +33,7 @@ from vit_jax.data.ops import randaugment as randaugment_ops
 from vit_jax.data.ops import resize as resize_ops
 from vit_jax.data.ops import scale as scale_ops
 from vit_jax.data.ops.chain import FIXED, SIZELESS, Op, moves
+from vit_jax.data.ops.naflex import FIELD, NaFlex
 from vit_jax.errors import BadInput
 
 # Class of an op -> (op, image, seed) -> uint8 [H, W, C].
@@ -45,6 +47,7 @@ APPLY: dict[type, Callable[[Any, Any, Seed], np.ndarray]] = {
     scale_ops.ResizeInside: scale.resize_inside,
     scale_ops.Pad: scale.pad,
     scale_ops.ScaleJitter: scale.scale_jitter,
+    NaFlex: numpy_naflex.naflex,
     augment_ops.RandomCrop: augment.random_crop,
     augment_ops.InceptionCrop: augment.inception_crop,
     crop_ops.FastInceptionCrop: augment.inception_crop,
@@ -95,6 +98,9 @@ def apply_to_fields(ops: tuple[Op, ...], fields: Fields, seed: Seed) -> Fields:
         [H, W], `boxes`, float32 [M, 4], and `box_classes`, int32 [M].
       seed: the seed of the example.
 
+    Returns:
+      The fields; `naflex` adds the grid of the image.
+
     Raises:
       BadImage: a file cannot be decoded.
       BadInput: the chain takes no files, and the image is one; or an op moves the image alone.
@@ -122,6 +128,8 @@ def apply_to_fields(ops: tuple[Op, ...], fields: Fields, seed: Seed) -> Fields:
             )
         if moves(op, fields):
             fields = geometry.follow(op, fields, fields["image"].shape[:2], own)
+        if isinstance(op, NaFlex):
+            fields = fields | {FIELD: np.array(numpy_naflex.grid(op, image.shape[:2]), np.int32)}
         known = APPLY.get(type(op))
         made = known(op, image, own) if known else op.in_numpy(image, own)  # type: ignore[attr-defined]
         fields = fields | {"image": made}

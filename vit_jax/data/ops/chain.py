@@ -23,6 +23,7 @@ from vit_jax.config.plugins import Registry
 from vit_jax.data.example import FIELDS, SPATIAL
 from vit_jax.data.ops import augment, resize, scale
 from vit_jax.data.ops.decode import Decode
+from vit_jax.data.ops.naflex import FIELD, NaFlex
 from vit_jax.data.ops.resize import Size, rows_columns
 from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput, unknown
@@ -46,6 +47,7 @@ OPS = Registry(
         "central_crop": "vit_jax.data.ops.resize:CentralCrop",
         "resize_inside": "vit_jax.data.ops.scale:ResizeInside",
         "pad": "vit_jax.data.ops.scale:Pad",
+        "naflex": "vit_jax.data.ops.naflex:NaFlex",
         "scale_jitter": "vit_jax.data.ops.scale:ScaleJitter",
         "random_crop": "vit_jax.data.ops.augment:RandomCrop",
         "inception_crop": "vit_jax.data.ops.augment:InceptionCrop",
@@ -78,6 +80,7 @@ SIZELESS = (resize.ResizeSmall, resize.BvResizeSmall, scale.ResizeInside)
 RANGES: dict[str, tuple[float, float]] = {
     "size": (1, 65535),
     "pixels": (0, 65535),
+    "patch": (1, 65535),
     "area_min": (1e-6, 1),
     "degrees": (0, 180),
     "scale": (0, 0.99),
@@ -112,6 +115,8 @@ def parse(key: str, chain: str, size: Size, channels: int = 3) -> tuple[Op, ...]
     """
     parts = chain.split("|")
     ops = tuple(_in_channels(key, _op(key, part.strip(), size), channels) for part in parts)
+    if any(isinstance(op, NaFlex) for op in ops[:-1]):
+        raise BadInput(f"{key}: naflex puts patches in another order; let it be the last op.")
     for part, (before, op) in zip(parts, itertools.pairwise((None, *ops)), strict=True):
         if "fast_inception_crop" not in part:
             continue
@@ -195,6 +200,8 @@ def parse_views(key: str, text: str, size: Size, channels: int = 3) -> tuple[Vie
         if count is not None and not 1 <= int(count) <= _MOST_VIEWS:
             raise BadInput(f"{key}: {name}*{count}; give a count from 1 to {_MOST_VIEWS}.")
         ops = parse(f"{key}, view {name}", match["chain"], size, channels)
+        if isinstance(ops[-1], NaFlex):
+            raise BadInput(f"{key}: naflex stands in data.train_ops, and not in the view {name}.")
         views[name] = View(name, int(count or 0), ops)
     if len({op for view in views.values() for op in view.ops if isinstance(op, Decode)}) > 1:
         raise BadInput(f"{key}: the views decode differently; write the same decode in each chain.")
@@ -308,6 +315,8 @@ def apply_to_fields(ops: tuple[Op, ...]) -> Callable[[_Fields, Tensor], _Fields]
             fields = _follow(op, fields, lambda i=image: tf.shape(i)[:2], own) | {
                 "image": op(image, own)
             }
+            if isinstance(op, NaFlex):
+                fields[FIELD] = op.grid(tf.shape(image)[:2])
         return fields
 
     return chained

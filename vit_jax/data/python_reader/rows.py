@@ -20,6 +20,7 @@ from vit_jax.data.numpy_ops import chain, decode
 from vit_jax.data.numpy_ops.draws import Seed
 from vit_jax.data.ops.chain import View
 from vit_jax.data.ops.decode import BadImage, Decode
+from vit_jax.data.ops.naflex import FIELD, NaFlex
 from vit_jax.data.splits import order
 from vit_jax.errors import BadInput
 
@@ -27,7 +28,8 @@ from vit_jax.errors import BadInput
 # `mask` (int32 [H, W], or where it is stored), `boxes` and `box_classes`. `sides`: rows and columns
 # of the image that the boxes are for, or None.
 Fields = dict[str, Any]
-# The views of the rows of a batch, uint8 [rows, (count,) H, W, C], and what moves with `image`.
+# The views of the rows of a batch, uint8 [rows, (count,) H, W, C], what moves with `image`, and
+# the grids of `naflex`.
 Arrays = dict[str, np.ndarray]
 
 
@@ -56,7 +58,7 @@ class Recipe:
         return next(decodes, Decode(channels=self.channels))
 
     def shapes(self) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-        """Returns shape and dtype of each view in a row, and of what moves with `image`."""
+        """Returns shape and dtype of each view in a row, and of what comes with `image`."""
         shapes = {}
         for view, (rows, columns) in zip(self.views, self.sides, strict=True):
             times = (view.count,) if view.count else ()
@@ -67,6 +69,8 @@ class Recipe:
                 }  # fmt: skip
                 for key in self.moving:
                     shapes[key] = (*times, *own[key]), np.dtype(FIELDS[key].dtype)
+        if isinstance(self.views[0].ops[-1], NaFlex):
+            shapes[FIELD] = (2,), np.dtype(np.int32)
         return shapes
 
     def row_bytes(self) -> int:

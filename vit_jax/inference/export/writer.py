@@ -267,6 +267,9 @@ def _notes(name: str, model: Model, description: Images, words: str) -> tuple[st
             notes.append(f"{name} cannot store {'; '.join(parts)}")
     elif name not in _GRAPHS:
         notes += _not_described(name, model, description, words)
+    if getattr(model.cfg, "naflex", 0) and name in _GRAPHS:
+        sides = " x ".join(map(str, model.size))
+        notes.append(f"the export takes images of {sides} pixels, not of any aspect ratio (naflex)")
     return (*notes, *_of_dtype(model.cfg))
 
 

@@ -129,6 +129,24 @@ def hf_siglip(
     return _hf(cfg, image_size, constants, images, name, "SiglipVision", more)
 
 
+def hf_siglip2(
+    cfg: "ViTConfig", image_size: int, constants: dict[str, Any], images: Images
+) -> dict[str, dict[str, Any]]:
+    """Returns the JSON files beside weights for transformers' image tower of SigLIP 2 NaFlex."""
+    if cfg.classes:
+        raise BadInput("hf: transformers' SigLIP 2 has a head on the mean of tokens; keep a run.")
+    more = {"vision_use_head": True, "num_patches": cfg.naflex**2}
+    files = _hf(cfg, image_size, constants, images, "siglip2_vision_model", "Siglip2Vision", more)
+    prepared = {
+        key: value
+        for key, value in files[PREPROCESSOR].items()
+        if key not in ("size", "do_center_crop", "crop_size")
+    }
+    prepared |= {"image_processor_type": "Siglip2ImageProcessor", "patch_size": cfg.patch}
+    prepared |= {"max_num_patches": (image_size // cfg.patch) ** 2}
+    return {NAME: files[NAME], PREPROCESSOR: prepared}
+
+
 def hf_aimv2(
     cfg: "ViTConfig", image_size: int, constants: dict[str, Any], images: Images
 ) -> dict[str, dict[str, Any]]:
@@ -235,13 +253,13 @@ def timm_mixer(
     """Returns the JSON file beside weights for timm's Mixer."""
     from vit_jax.models import mixer
 
-    _check_timm_epsilons(constants)
+    check_timm_epsilons(constants)
     sizes = (cfg.width, cfg.depth, cfg.mlp, cfg.token_mlp)
     name = next((n.lower() for n, named in mixer.SIZES.items() if named == sizes), None)
     if name is None or cfg.gelu != "erf" or cfg.patch not in (16, 32):
         raise BadInput("timm's Mixers are S, B and L /16 and /32 with erf GELU; write npz.")
     architecture, args = f"mixer_{name}{cfg.patch}_224", {"img_size": image_size}
-    return _timm(architecture, args, cfg.width, cfg.classes, image_size, constants, images)
+    return timm_json(architecture, args, cfg.width, cfg.classes, image_size, constants, images)
 
 
 def timm_bit(
@@ -250,16 +268,16 @@ def timm_bit(
     """Returns the JSON file beside weights for timm's BiT."""
     from vit_jax.models import resnet
 
-    _check_timm_epsilons(constants)
+    check_timm_epsilons(constants)
     named = {(resnet.STAGES[n], 64 * w): f"resnetv2_{n}x{w}_bit" for n, w in _TIMM_BIT}
     key = (cfg.resnet.stages, cfg.resnet.width)
     if key not in named or cfg.resnet.root_pool != "zero":
         raise BadInput(f"timm has no such BiT; it has {', '.join(named.values())}; write npz.")
     features = cfg.resnet.features
-    return _timm(named[key], {}, features, cfg.classes, image_size, constants, images)
+    return timm_json(named[key], {}, features, cfg.classes, image_size, constants, images)
 
 
-def _timm(
+def timm_json(
     architecture: str,
     args: dict[str, Any],
     features: int,
@@ -268,6 +286,7 @@ def _timm(
     constants: dict[str, Any],
     images: Images,
 ) -> dict[str, dict[str, Any]]:
+    """Returns the JSON file beside weights for a model of timm with these `model_args`."""
     content = {
         "architecture": architecture,
         "num_classes": classes,
@@ -297,7 +316,7 @@ def _timm_crop(image_size: int, shorter_side: int) -> dict[str, Any]:
     return {"crop_pct": share, "crop_mode": "center"}
 
 
-def _check_timm_epsilons(constants: dict[str, Any]) -> None:
+def check_timm_epsilons(constants: dict[str, Any]) -> None:
     """Raises BadInput for epsilons that are not near timm's own; those of published weights are."""
     for key, (low, high) in _TIMM_EPSILONS.items():
         if key in constants and not low <= constants[key] <= high:
@@ -316,9 +335,9 @@ def timm_vit(
     architecture = "vit_base_patch16_224"
     if cfg.ln_epsilon == _CLIP_EPSILON:
         architecture = "vit_base_patch16_clip_224"
-        _check_timm_epsilons({key: v for key, v in constants.items() if key != "ln_epsilon"})
+        check_timm_epsilons({key: v for key, v in constants.items() if key != "ln_epsilon"})
     else:
-        _check_timm_epsilons(constants)
+        check_timm_epsilons(constants)
     if cfg.backbone is not None:
         if cfg.backbone.stages not in _TIMM_HYBRIDS or cfg.backbone.width != 64:
             raise BadInput(
@@ -334,7 +353,7 @@ def timm_vit(
         "num_heads": cfg.heads,
         "mlp_ratio": (cfg.mlp * (2 if _packed(cfg) else 1) + 0.5) / cfg.width,  # rounded down
         "class_token": cfg.class_rows > 0,
-        "global_pool": _timm_pool(cfg),
+        "global_pool": timm_pool(cfg),
         "fc_norm": cfg.final_norm == "pooled",
         "reg_tokens": cfg.registers,
         "no_embed_class": bool(cfg.registers),
@@ -357,7 +376,7 @@ def timm_vit(
     if cfg.norm == "rms":
         architecture = "aimv2_large_patch14_224"
         del args["act_layer"]
-    return _timm(architecture, args, cfg.width, cfg.classes, image_size, constants, images)
+    return timm_json(architecture, args, cfg.width, cfg.classes, image_size, constants, images)
 
 
 def _packed(cfg: "ViTConfig") -> bool:
@@ -365,7 +384,8 @@ def _packed(cfg: "ViTConfig") -> bool:
     return cfg.gate != "none" and cfg.norm == "layer"
 
 
-def _timm_pool(cfg: "ViTConfig") -> str:
+def timm_pool(cfg: "ViTConfig") -> str:
+    """Returns timm's name of a pool; raises BadInput if it has none."""
     if cfg.pool == "token+gap":
         raise BadInput("timm has no head on the class token and the mean over patches; write hf.")
     return {"token": "token", "gap": "avg", "map": "map"}[cfg.pool]
@@ -387,7 +407,7 @@ def timm_dinov3(
         "depth": cfg.depth,
         "num_heads": cfg.heads,
         "mlp_ratio": (cfg.mlp + 0.5) / cfg.width,
-        "global_pool": _timm_pool(cfg),
+        "global_pool": timm_pool(cfg),
         "num_reg_tokens": cfg.registers,
         "qkv_bias": cfg.biases == "no_key",
         "rope_temperature": cfg.rope_base,
@@ -396,4 +416,4 @@ def timm_dinov3(
     if cfg.gate != "none":
         args |= {"swiglu_mlp": True, "swiglu_align_to": 1}
     name = "vit_small_patch16_dinov3"
-    return _timm(name, args, cfg.width, cfg.classes, image_size, constants, images)
+    return timm_json(name, args, cfg.width, cfg.classes, image_size, constants, images)

@@ -37,8 +37,12 @@ _TIMM_FACTS: tuple[tuple[str, dict[str, Any]], ...] = (
     (r"vit_.*_clip_quickgelu_.*", {"gelu": "quick"}),
     (r"aimv2_.*", {"ln_epsilon": 1e-5, "norm": "rms"}),
     (r"vit_.*_(dinov3|eupe)(_.*)?", {"ln_epsilon": 1e-5}),
+    (r"vit_pe_core_(tiny|small|large)_.*", {"rope_grid": 24}),
+    (r"vit_pe_core_base_.*", {"rope_grid": 14}),
+    (r"vit_pe_core_gigantic_.*", {"rope_grid": 32, "rope_coordinates": "index"}),
 )
 _TIMM_HEADS = {"vit_base_patch16_gap_224": 16, "vit_7b_patch16_dinov3": 32}
+_TIMM_HEADS |= {"vit_pe_core_gigantic_patch14_448": 16}
 _POOLS = {"token": "token", "avg": "gap", "map": "map"}
 _LONGEST_SIDE = 65535  # pixels
 # Arguments of timm's rotary positions that change outputs -> those of our models.
@@ -116,6 +120,11 @@ def _read_timm(content: Mapping[str, Any]) -> dict[str, Any]:
     facts: dict[str, Any] = {ours: _number(args, k, int) for k, ours in keys.items() if args.get(k)}
     if name in _TIMM_HEADS:
         facts.setdefault("heads", _TIMM_HEADS[name])
+    if reference := args.get("ref_feat_shape"):
+        sides = {reference} if isinstance(reference, int) else set(reference)
+        if len(sides) != 1:
+            raise ValueError(f"ref_feat_shape={reference!r}")
+        facts["rope_grid"] = sides.pop()
     if "rope_temperature" in args:
         facts["rope_base"] = float(_number(args, "rope_temperature", float, int))
     for key in [k for k in args if k.startswith("rope_") and k not in _TIMM_ROPE_TRAINING]:
@@ -158,6 +167,8 @@ def _read_hf(content: Mapping[str, Any]) -> dict[str, Any]:
     for key, ours in (numbers | {"rope_theta": "rope_base"}).items():
         if key in content:
             facts[ours] = float(_number(content, key, float, int))
+    if "num_patches" in content:
+        facts["naflex"] = math.isqrt(_number(content, "num_patches", int))
     labels = {int(number): name for number, name in (content.get("id2label") or {}).items()}
     if any(name != f"LABEL_{number}" for number, name in labels.items()):  # placeholder names
         facts["names"] = _names([labels[number] for number in range(len(labels))])

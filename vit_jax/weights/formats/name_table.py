@@ -54,6 +54,15 @@ class Op:
 SAME = Op(lambda a, _: (a,), lambda a, _: a[0])
 LINEAR = Op(lambda a, _: (a.T,), lambda a, _: a[0].T)  # [out, in]
 CONV = Op(lambda a, _: (a.transpose(2, 3, 1, 0),), lambda a, _: a[0].transpose(3, 2, 0, 1))  # OIHW
+
+
+def _patches(a: np.ndarray, _: Context) -> Arrays:
+    side = round((a.shape[1] / 3) ** 0.5)
+    return (a.T.reshape(side, side, 3, -1),)
+
+
+# A linear layer on the pixels of RGB patches, [D, rows * columns * 3]
+PATCHES = Op(_patches, lambda a, _: a[0].reshape(-1, a[0].shape[-1]).T)
 CHANNELS_4D = Op(lambda a, _: (a.reshape(a.shape[-1]),), lambda a, _: a[0].reshape(1, 1, 1, -1))
 CHANNELS = Op(lambda a, _: (a.reshape(a.shape[-1]),), lambda a, _: a[0])
 SQUEEZED = Op(lambda a, _: (a.squeeze(),), lambda a, _: a[0])
@@ -84,6 +93,15 @@ def heads_bias(parts: int) -> Op:
 
 
 HEAD_BIAS = heads_bias(1)
+
+
+def with_heads(op: Op, heads: int) -> Op:
+    """Makes the operation of an attention with its own number of heads."""
+    return Op(
+        lambda a, context: op.read(a, dataclasses.replace(context, heads=heads)),
+        lambda arrays, context: op.write(arrays, dataclasses.replace(context, heads=heads)),
+    )
+
 
 # [D, N * K] to [N, K, D]
 HEADS_OUT = Op(
@@ -190,6 +208,8 @@ class Format:
       tells_gate: whether hidden_act of a config.json is that of the gate, where there is one.
       after_read: change that weights under our names need: (weights, patches or 0) -> weights.
       writes: predicate of the weights whose kind of model this table can write.
+      architectures: pattern of the models of timm in this format that no tensor tells from others;
+        "": any.
       kinds: values of `model_type` in a config.json that go with these names.
       takes: options of a ViT that a model in this format may have or lack; any other has the value
         in `constants`, or else its default.
@@ -211,6 +231,7 @@ class Format:
     tells_gate: bool = False
     after_read: Callable[[Flat, int], Flat] = lambda flat, patches: flat
     writes: Callable[[Flat], bool] = lambda flat: True
+    architectures: str = ""
     kinds: tuple[str, ...] = ()
     takes: frozenset[str] = frozenset()
     unused: tuple[str, ...] = ()

@@ -7,8 +7,12 @@ They state the names in their state dicts. Start from `FORMATS`.
 """
 
 import dataclasses
+import re
+from collections.abc import Callable
 
-from vit_jax.weights.formats import beside, json_config
+import numpy as np
+
+from vit_jax.weights.formats import beside, beside_eva, json_config
 from vit_jax.weights.formats.name_table import (
     CONV,
     GATED,
@@ -27,6 +31,7 @@ from vit_jax.weights.formats.name_table import (
     heads_bias,
     heads_kernel,
     rule,
+    with_heads,
 )
 
 
@@ -192,6 +197,11 @@ TIMM_ROOT_VIT = Format(  # for a backbone that is only a root, without stages
     ),
     beside=beside.timm_vit,
 )
+_QV_BIASES = (
+    heads("blocks.{i}.attn.qkv", "block_{i}/attn", ("query", "key", "value"))[0],
+    rule("blocks.{i}.attn.q_bias", "block_{i}/attn/query/bias", HEAD_BIAS),
+    rule("blocks.{i}.attn.v_bias", "block_{i}/attn/value/bias", HEAD_BIAS),
+)
 TIMM_DINOV3 = tuple(
     Format(
         "timm",
@@ -201,9 +211,7 @@ TIMM_DINOV3 = tuple(
             rule("reg_token", "registers"),
             *dense("patch_embed.proj", "embedding", CONV),
             *norm("blocks.{i}.norm1", "block_{i}/attn_norm"),
-            heads("blocks.{i}.attn.qkv", "block_{i}/attn", ("query", "key", "value"))[0],
-            rule("blocks.{i}.attn.q_bias", "block_{i}/attn/query/bias", HEAD_BIAS),
-            rule("blocks.{i}.attn.v_bias", "block_{i}/attn/value/bias", HEAD_BIAS),
+            *_QV_BIASES,
             *out("blocks.{i}.attn.proj", "block_{i}/attn"),
             rule("blocks.{i}.gamma_1", "block_{i}/attn_scale"),
             *norm("blocks.{i}.norm2", "block_{i}/mlp_norm"),
@@ -219,6 +227,92 @@ TIMM_DINOV3 = tuple(
         beside=beside.timm_dinov3,
     )
     for gate, mlp in (("none", _TIMM_UP), ("silu", _TIMM_GATED))
+)
+
+
+def _half_apart(columns_first: bool) -> tuple[Callable[[Flat], Flat], Callable[[Flat, int], Flat]]:
+    """Returns how queries and keys are written and read where rotated pairs lie beside each other.
+
+    Ours have the pairs that turn with the row first, and half of a head between the two of a pair.
+
+    Args:
+      columns_first: whether the foreign pairs that turn with the column come first.
+    """
+
+    def order(head_dim: int) -> np.ndarray:
+        pairs = np.roll(np.arange(head_dim // 2), -(head_dim // 4) if columns_first else 0)
+        return np.concatenate([2 * pairs, 2 * pairs + 1])
+
+    def moved(flat: Flat, back: bool) -> Flat:
+        def one(array: np.ndarray) -> np.ndarray:
+            places = order(array.shape[-1])
+            return array[..., np.argsort(places) if back else places]
+
+        rotated = re.compile(r"block_\d+/attn/(query|key)/(kernel|bias)")
+        return {n: one(a) if rotated.fullmatch(n) else a for n, a in flat.items()}
+
+    return lambda flat: moved(flat, True), lambda flat, _: moved(flat, False)
+
+
+_EVA = {"rope": "axial", "rope_base": 1e4, "rope_coordinates": "index"}
+_EVA02 = {"rope_grid": 16, "final_norm": "pooled", "gate": "silu", "biases": "no_key"}
+_PE = {"ln_epsilon": 1e-5, "rope_coordinates": "from1", "rope_grid": 0, "pool": "map"}
+_PE |= {"stem_norm": "tokens", "stem_bias": False}
+TIMM_EVA02 = tuple(
+    Format(
+        "timm",
+        "vit",
+        (
+            rule("cls_token", "cls"),
+            rule("pos_embed", "posemb", POSEMB),
+            *dense("patch_embed.proj", "embedding", CONV),
+            *norm("blocks.{i}.norm1", "block_{i}/attn_norm"),
+            *attention,
+            *out("blocks.{i}.attn.proj", "block_{i}/attn"),
+            *norm("blocks.{i}.norm2", "block_{i}/mlp_norm"),
+            *mlp,
+            *dense("blocks.{i}.mlp.fc2", "block_{i}/mlp/down"),
+            *norm("fc_norm", "norm"),
+            *dense("head", "head"),
+        ),
+        _TIMM | _EVA | _EVA02 | {"mlp_norm": normed},
+        before_write=_half_apart(columns_first=False)[0],
+        after_read=_half_apart(columns_first=False)[1],
+        takes=frozenset({"class_token", "pool", "rope_grid", "rope_base"}),
+        head_dim=64,
+        resize="smooth",
+        beside=beside_eva.timm_eva02,
+    )
+    for normed, attention, mlp in (
+        (False, _QV_BIASES, _TIMM_PACKED),
+        (
+            True,
+            (
+                *heads("blocks.{i}.attn.q_proj", "block_{i}/attn", ("query",)),
+                heads("blocks.{i}.attn.k_proj", "block_{i}/attn", ("key",))[0],
+                *heads("blocks.{i}.attn.v_proj", "block_{i}/attn", ("value",)),
+            ),
+            (*_TIMM_GATED, *norm("blocks.{i}.mlp.norm", "block_{i}/mlp/norm")),
+        ),
+    )
+)
+_POOL_HEADS = 8  # of every Perception Encoder
+TIMM_PE = dataclasses.replace(
+    TIMM_VIT,
+    rules=tuple(
+        dataclasses.replace(r, op=with_heads(r.op, _POOL_HEADS))
+        if r.ours[0].startswith("map_head/attn")
+        else r
+        for r in _timm_vit()
+    ),
+    constants=_TIMM | _EVA | _PE,
+    before_write=_half_apart(columns_first=True)[0],
+    after_read=_half_apart(columns_first=True)[1],
+    takes=frozenset(
+        {"class_token", "rope_grid", "rope_base", "rope_coordinates", "pool_heads", "pool_mlp"}
+    ),
+    architectures="vit_pe_core_.*",
+    beside=beside_eva.timm_pe,
 )
 TIMM_BIT = Format(
     "timm",
@@ -251,6 +345,6 @@ TIMM_MIXER = Format(
 )
 
 FORMATS = (
-    *(TIMM_ROOT_VIT, TIMM_VIT, TIMM_POOLED, TIMM_PACKED, TIMM_GATED, *TIMM_DINOV3),
-    *(TIMM_BIT, TIMM_MIXER),
+    *(TIMM_PE, TIMM_ROOT_VIT, TIMM_VIT, TIMM_POOLED, TIMM_PACKED, TIMM_GATED, *TIMM_DINOV3),
+    *(*TIMM_EVA02, TIMM_BIT, TIMM_MIXER),
 )

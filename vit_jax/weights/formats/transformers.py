@@ -6,12 +6,16 @@
 They state the names in its files; in memory, transformers 5 has others. Start from `FORMATS`.
 """
 
+import dataclasses
+
 from vit_jax.weights.formats import beside, json_config
 from vit_jax.weights.formats.name_table import (
     CONV,
+    PATCHES,
     PROJECTION,
     ROWS,
     TOKEN,
+    Flat,
     Format,
     Rule,
     rule,
@@ -210,6 +214,13 @@ CLIP = Format(
     resize="bicubic",
     beside=beside.hf_clip,
 )
+
+
+def _embedding_axes(foreign: Flat) -> int:
+    """Returns the axes of the embedding of patches: 4 for a convolution, 2 for a linear layer."""
+    return next((a.ndim for n, a in foreign.items() if n.endswith("patch_embedding.weight")), 0)
+
+
 _HEAD = f"{_TOWER}.head"
 _IN_PROJ = heads("in_proj", "map_head/attn", ("query", "key", "value"))
 SIGLIP = Format(
@@ -228,9 +239,19 @@ SIGLIP = Format(
     {"gelu": "tanh", "ln_epsilon": 1e-6, "pool": "map"},
     aliases=((r"^(embeddings|encoder|post_layernorm|head)\.", r"vision_model.\1."),),
     kinds=("siglip", "siglip_vision_model"),
+    fits=lambda foreign: _embedding_axes(foreign) != 2,
     unused=_TWO_TOWERS,
     resize="bicubic",
     beside=beside.hf_siglip,
+)
+SIGLIP2 = dataclasses.replace(
+    SIGLIP,
+    rules=(*dense(f"{_TOWER}.embeddings.patch_embedding", "embedding", PATCHES), *SIGLIP.rules[2:]),
+    constants={**SIGLIP.constants, "naflex": 16},
+    takes=frozenset({"naflex"}),
+    kinds=("siglip2", "siglip2_vision_model"),
+    fits=lambda foreign: _embedding_axes(foreign) == 2,
+    beside=beside.hf_siglip2,
 )
 _AIM_LAYER = "encoder.layers.{i}"
 AIMV2 = Format(
@@ -259,4 +280,4 @@ AIMV2 = Format(
     beside=beside.hf_aimv2,
 )  # fmt: skip
 
-FORMATS = (VIT, DEIT, *DINOV2, DINOV3, CLIP, SIGLIP, AIMV2, BEIT)
+FORMATS = (VIT, DEIT, *DINOV2, DINOV3, CLIP, SIGLIP, SIGLIP2, AIMV2, BEIT)

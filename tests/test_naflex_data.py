@@ -1,0 +1,164 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The op `naflex`: its grids, its canvas, and what chains, models and objectives it fits."""
+
+import dataclasses
+import io
+import re
+import shlex
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from vit_jax.build import naflex as naflex_build
+from vit_jax.build import run as build
+from vit_jax.config import load as config_lib
+from vit_jax.data.numpy_ops import chain as numpy_chain
+from vit_jax.data.numpy_ops import naflex
+from vit_jax.data.ops import chain
+from vit_jax.data.ops.naflex import NaFlex
+from vit_jax.data.python_reader.rows import Recipe
+from vit_jax.data.tensorflow import tf
+from vit_jax.errors import BadInput
+from vit_jax.inference import inputs
+from vit_jax.models.naflex import Canvas
+from vit_jax.weights import preprocessing
+
+# Rows and columns of pixels -> grids of get_image_size_for_max_num_patches (transformers 5.24) with
+# patches of 16 pixels, for 16 and for 256 of them.
+GRIDS = {
+    (480, 640): ((3, 4), (14, 18)), (224, 224): ((4, 4), (16, 16)), (1, 3000): ((1, 16), (1, 256)),
+    (37, 5): ((8, 2), (42, 6)), (1333, 200): ((8, 2), (40, 6)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("sides", GRIDS)
+def test_grids_are_those_of_transformers(sides):
+    for size, want in zip((64, 256), GRIDS[sides], strict=True):
+        op = NaFlex(size, 16)
+        assert naflex.grid(op, sides) == want
+        assert tuple(op.grid(tf.constant(sides)).numpy()) == want
+
+
+@pytest.mark.parametrize(
+    "sides, want", [((20, 50), (2, 4)), ((16, 16), (1, 1)), ((480, 640), (3, 4)), ((1, 1), (1, 1))]
+)
+def test_small_images_keep_their_size_without_enlarge(sides, want):
+    op = NaFlex(64, 16, enlarge=False)
+    assert naflex.grid(op, sides) == want
+    assert tuple(op.grid(tf.constant(sides)).numpy()) == want
+
+
+@pytest.mark.parametrize("sides", [(9, 23)])
+def test_patches_lie_row_by_row_in_the_cells(sides):
+    """TensorFlow and numpy give the same canvas; its cells are Pillow's image in patches."""
+    image = np.random.default_rng(0).integers(0, 256, (*sides, 3), np.uint8)
+    ops = chain.parse("x", "naflex(16, 4)", 16)
+    fields = chain.apply_to_fields(ops)({"image": tf.constant(image)}, tf.zeros([2], tf.int64))
+    ours = numpy_chain.apply_to_fields(ops, {"image": image}, (0, 0))
+    np.testing.assert_array_equal(fields["grid"], ours["grid"])
+    assert np.abs(fields["image"].numpy().astype(int) - ours["image"]).max() <= 1
+    rows, columns = ours["grid"]
+    picture = Image.fromarray(image).resize((columns * 4, rows * 4), Image.Resampling.BILINEAR)
+    cells = [ours["image"][y : y + 4, x : x + 4] for y in range(0, 16, 4) for x in range(0, 16, 4)]
+    for number in range(rows * columns):
+        top, left = 4 * (number // columns), 4 * (number % columns)
+        want = np.asarray(picture, int)[top : top + 4, left : left + 4]
+        assert np.abs(cells[number] - want).max() <= 1
+    assert all((cell == 128).all() for cell in cells[rows * columns :])
+
+
+def test_rows_of_the_python_reader_have_the_grid():
+    view = chain.View("image", 0, chain.parse("x", "naflex(16, 4)", 16))
+    recipe = Recipe((view,), ((16, 16),), 3)
+    arrays = recipe.arrays(bytearray(2 * recipe.row_bytes()), 0, 2)
+    image = np.random.default_rng(0).integers(0, 256, (9, 23, 3), np.uint8)
+    recipe.write(image, (0, 0), arrays, 1)
+    assert arrays["grid"].tolist() == [[0, 0], [2, 6]]
+    want = naflex.naflex(view.ops[0], image, (0, 0))
+    np.testing.assert_array_equal(arrays["image"][1], want)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("reader", ["tf", "python"])
+def test_images_of_several_shapes_are_one_canvas(reader):
+    ops = chain.parse("x", "decode|naflex(16, 4)", 16)
+    read = preprocessing.chain_reader(ops, (0.5,) * 3, (0.5,) * 3, reader)
+    images = [np.full((9, 23, 3), 255, np.uint8), np.full((23, 9, 3), 255, np.uint8)]
+    files = []
+    for image in images:
+        stream = io.BytesIO()
+        Image.fromarray(image).save(stream, "png")
+        files.append(stream.getvalue())
+    canvas = read(files)
+    assert isinstance(canvas, Canvas)
+    assert canvas.grids.tolist() == [[2, 6], [6, 2]]
+    assert canvas.images_BHWC.shape == (2, 16, 16, 3)
+    np.testing.assert_allclose(canvas.images_BHWC[:, 0, 0], 1.0)
+    batch = inputs.as_batch([read(file) for file in files], 3)
+    assert batch["grid"].tolist() == [[2, 6], [6, 2], [0, 0]]
+    assert batch["_mask"].tolist() == [True, True, False]
+
+
+def test_preprocessing_of_siglip2_is_that_of_transformers():
+    """The patches, their number and their values, of a wide image."""
+    read = preprocessing.siglip2_reader({"image_processor_type": "Siglip2ImageProcessor"},
+                                        NaFlex(64, 16))  # fmt: skip
+    image = np.random.default_rng(0).integers(0, 256, (48, 120, 3), np.uint8)
+    canvas = read(image)
+    assert canvas.grids.tolist() == [[2, 5]]
+    picture = Image.fromarray(image).resize((80, 32), Image.Resampling.BILINEAR)
+    want = np.asarray(picture, np.float32)[:16, 16:32] / 127.5 - 1  # the second patch
+    np.testing.assert_allclose(canvas.images_BHWC[0, :16, 16:32], want, atol=1e-6)
+    assert (canvas.images_BHWC[0, 48:] == 0).all()
+
+
+NAFLEX = ["--config.data.train_ops=decode|naflex({size}, 8)", "--config.model.naflex=4"]
+
+
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        ([*NAFLEX, "--config.model.naflex=0"], r"give --config\.model\.naflex=16"),
+        (["--config.data.train_ops=decode|naflex({size}, 16)", NAFLEX[1]],
+         "patches of 16 pixels, and the model of 8"),
+        ([*NAFLEX, "--config.mixup.alpha=0.2"], "mixup and CutMix"),
+        ([*NAFLEX, "--config.objective=mae", "--config.loss.label_smoothing=0",
+          "--config.checkpoint.keep_best="],
+         "objective=mae takes images of one size"),
+        (["--config.data.train_ops=decode|naflex({size}, 7)"], "do not tile 32"),
+        (["--config.data.train_ops=decode|naflex({size}, 8)|flip_lr"], "let it be the last op"),
+    ],
+)  # fmt: skip
+def test_refused_configurations(root, given, said):
+    words = ["--config.data.image_size=32", "--config.model.variant=Ti/8", *given]
+    config = config_lib.load(str(root / "configs" / "finetune.py"), words)
+    with pytest.raises(BadInput, match=said):
+        build.check(config)
+
+
+def test_a_field_that_moves_with_pixels_is_refused():
+    ops = chain.parse("x", "naflex(16, 4)", 16)
+    fields = {"image": tf.zeros([9, 23, 3], tf.uint8), "mask": tf.zeros([9, 23], tf.int32)}
+    with pytest.raises(BadInput, match="NaFlex may move pixels"):
+        chain.apply_to_fields(ops)(fields, tf.zeros([2], tf.int64))
+
+
+def test_channels_other_than_rgb():
+    op = NaFlex(16, 4)
+    image = np.random.default_rng(0).integers(0, 256, (16, 16, 1), np.uint8)
+    np.testing.assert_array_equal(naflex.naflex(op, image, (0, 0)), image)
+    assert dataclasses.replace(op, enlarge=False).cells == (4, 4)
+
+
+def test_the_command_of_the_page_is_a_valid_run(root):
+    text = (root / "docs" / "naflex.md").read_text()
+    (block,) = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
+    command = shlex.split(block.replace("\\\n", " "))
+    recipe = str(root / command[2].removeprefix("--config="))
+    config = config_lib.load(recipe, [word for word in command if word.startswith("--config.")])
+    build.check(config)
+    assert config.model.naflex == 16
+    assert naflex_build.grids(config)["grid"].shape == (2,)

@@ -1,0 +1,114 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Images of any aspect ratio: where the patches of a sequence belong, and who sees whom.
+
+NaFlex (SigLIP 2, arXiv:2502.14786, section 2.4.2) resizes an image to the largest grid of patches
+within a budget. A canvas holds the patches in the order of its own cells, row by row; the rest is
+padding. NaViT (arXiv:2307.06304) packs several images into one sequence, one after another. Axes: B
+sequences, L tokens, S images of a sequence, G positions a side of the table, D width. Start from
+`Canvas` and `layout`.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from vit_jax.errors import BadInput
+from vit_jax.models.settings import Settings
+from vit_jax.models.windows import MASKED
+
+
+class Canvas(NamedTuple):
+    """The input of a model with `naflex`, in place of images of one size.
+
+    Attributes:
+      images_BHWC: float32 [B, H, W, C], the patches of the images in its cells, row by row.
+      grids: int32 [B, 2], rows and columns of patches of each image; or [B, S, 2] for several
+        images in a sequence, with 0 x 0 where there is none.
+    """
+
+    images_BHWC: Any
+    grids: Any
+
+
+class Layout(NamedTuple):
+    """What belongs to each patch of a sequence.
+
+    Attributes:
+      segments_BL: int32, the number of its image; -1 for padding.
+      places_BL2: int32, its row and column in the image.
+      grids_BL2: int32, rows and columns of that image, at least 1.
+    """
+
+    segments_BL: jax.Array
+    places_BL2: jax.Array
+    grids_BL2: jax.Array
+
+
+def layout(grids_BS2: jax.Array, length: int) -> Layout:
+    """Returns what belongs to each of `length` patches, for images one after another."""
+    ends_BS = jnp.cumsum(grids_BS2[..., 0] * grids_BS2[..., 1], axis=1)
+    number_L = jnp.arange(length)
+    after_BLS = number_L[None, :, None] >= ends_BS[:, None]
+    segments_BL = jnp.sum(after_BLS, axis=2)
+    real_BL = segments_BL < grids_BS2.shape[1]
+    segments_BL = jnp.where(real_BL, segments_BL, 0)
+    starts_BS = jnp.pad(ends_BS, ((0, 0), (1, 0)))[:, :-1]
+    inside_BL = number_L[None] - jnp.take_along_axis(starts_BS, segments_BL, axis=1)
+    grids_BL2 = jnp.take_along_axis(grids_BS2, segments_BL[..., None], axis=1)
+    grids_BL2 = jnp.maximum(grids_BL2, 1)
+    inside_BL = jnp.where(real_BL, inside_BL, 0)
+    places_BL2 = jnp.stack(jnp.divmod(inside_BL, grids_BL2[..., 1]), axis=-1)
+    return Layout(jnp.where(real_BL, segments_BL, -1), places_BL2, grids_BL2)
+
+
+def positions(table_GGD: jax.Array, of: Layout) -> jax.Array:
+    """Returns the position embedding of each patch, float32 [B, L, D].
+
+    The table is resized to the grid of each image, bilinearly between the centres of cells, with
+    means where the grid is smaller (antialias), as SigLIP 2 does.
+    """
+    side = table_GGD.shape[0]
+    scale_BL2 = side / of.grids_BL2.astype(jnp.float32)
+    centres_BL2 = (of.places_BL2 + 0.5) * scale_BL2 - 0.5
+    reach_BL2G = jnp.maximum(scale_BL2, 1.0)[..., None]
+    distance_BL2G = jnp.abs(jnp.arange(side)[None, None, None] - centres_BL2[..., None])
+    shares_BL2G = jnp.maximum(1.0 - distance_BL2G / reach_BL2G, 0.0)
+    shares_BL2G /= jnp.sum(shares_BL2G, axis=-1, keepdims=True)
+    rows_BLG, columns_BLG = shares_BL2G[:, :, 0], shares_BL2G[:, :, 1]
+    both_BLGG = rows_BLG[..., None] * columns_BLG[:, :, None]
+    return jnp.einsum("blij,ijd->bld", both_BLGG, table_GGD, precision="highest")
+
+
+def apart(queries_BQ: jax.Array, memory_BL: jax.Array) -> jax.Array:
+    """Returns what to add to scores, float32 [B, Q, L]: `MASKED` between different segments."""
+    same_BQL = queries_BQ[:, :, None] == memory_BL[:, None]
+    return jnp.where(same_BQL, 0.0, MASKED).astype(jnp.float32)
+
+
+def of_prefix(batch: int, images: int, prefix: int) -> jax.Array:
+    """Returns the segments of tokens without a patch, [B, S * prefix]: an image's lie together."""
+    numbers_P = jnp.arange(images * prefix) // max(prefix, 1)
+    return jnp.broadcast_to(numbers_P, (batch, images * prefix))
+
+
+def check(wanted: Settings, hybrid: bool) -> None:
+    """Raises BadInput for options that have no meaning with `model.naflex`."""
+    clashes = {
+        "patches of pixels, so a ViT without a backbone": hybrid,
+        "one head: distillation=False": wanted.distillation,
+        "a table of positions at the stem: posemb=learned1d and posemb_at=stem": (
+            wanted.posemb != "learned1d" or wanted.posemb_at != "stem"
+        ),
+        "positions of its table alone: rope=none": wanted.rope != "none",
+        "every patch where it is: patch_dropout=0, merge=0 and window=0": (
+            max(wanted.patch_dropout, wanted.merge, wanted.window) > 0
+        ),
+    }
+    if wrong := [needed for needed, clash in clashes.items() if clash]:
+        raise BadInput(
+            f"model {wanted.variant}: naflex={wanted.naflex} needs {wrong[0]}; leave one of them "
+            "out."
+        )

@@ -137,11 +137,9 @@ class Program:
     def batch(self) -> dict[str, jax.ShapeDtypeStruct]:
         """Returns the shapes of a global batch."""
         own = device_ops.on_host(self.config.data, self.objective.batch(*self.images.shape))
-        labelled = {
-            "labels": jax.ShapeDtypeStruct((self.labels,), jnp.int32),
-            "_mask": jax.ShapeDtypeStruct((), jnp.bool_),
-        }
-        fields = own | naflex.grids(self.config) | labelled
+        labels = jax.ShapeDtypeStruct((self.labels,), jnp.int32)
+        real = jax.ShapeDtypeStruct((), jnp.bool_)
+        fields = own | naflex.grids(self.config) | {"labels": labels, "_mask": real}
         size, over = self.config.batch_size, self.batch_sharding
         return {
             name: jax.ShapeDtypeStruct((size, *field.shape), field.dtype, sharding=over)

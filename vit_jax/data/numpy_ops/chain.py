@@ -129,7 +129,8 @@ def apply_to_fields(ops: tuple[Op, ...], fields: Fields, seed: Seed) -> Fields:
         if moves(op, fields):
             fields = geometry.follow(op, fields, fields["image"].shape[:2], own)
         if isinstance(op, NaFlex):
-            fields = fields | {FIELD: np.array(numpy_naflex.grid(op, image.shape[:2]), np.int32)}
+            sides = fields["image"].shape[:2]
+            fields = fields | {FIELD: np.array(numpy_naflex.grid(op, sides), np.int32)}
         known = APPLY.get(type(op))
         made = known(op, image, own) if known else op.in_numpy(image, own)  # type: ignore[attr-defined]
         fields = fields | {"image": made}

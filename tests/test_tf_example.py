@@ -62,7 +62,10 @@ def test_features_are_those_of_protobuf(record):
     assert parsed(record) == by_tensorflow(record)
 
 
-@pytest.mark.parametrize("record", [WRITTEN[4], pictures.record(a=b"abc", b=[1.5], c=[7, 8])])
+CUT = [WRITTEN[4], pictures.record(a=b"abc", b=[1.5], c=[7, 8])]
+
+
+@pytest.mark.parametrize("record", CUT, ids=["lists", "kinds"])
 def test_a_shortened_record_is_refused_where_protobuf_refuses_it(record):
     for end in range(len(record)):
         try:

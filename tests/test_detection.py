@@ -248,6 +248,26 @@ def test_boxes_come_back_from_what_positions_should_say():
     assert average_precision.ap50([moved], CLASSES) == 0
 
 
+def test_the_best_pairs_of_position_and_class_are_candidates_in_each_level(monkeypatch):
+    """Boxes that do not overlap, so that all candidates remain; four for each level."""
+    monkeypatch.setattr(dense_boxes, "_CANDIDATES", 4)
+    count = len(PLACES.xy_L2)
+    logits = np.random.default_rng(3).normal(0, 2, (1, count, CLASSES)).astype(np.float32)
+    found = fcos.Found(logits, np.full((1, count, 4), 0.5, np.float32), np.zeros((1, count)))
+    _, scores, classes = (np.asarray(x[0]) for x in dense_boxes.detections(found, PLACES, SIZE))
+    expected, start = [], 0
+    for many in PLACES.counts:
+        level = logits[0, start : start + many]
+        best = np.argsort(-level, axis=None)[:4]
+        expected += [(level.flat[at], at % CLASSES) for at in best.tolist()]
+        start += many
+    expected.sort(reverse=True)
+    probabilities = 1 / (1 + np.exp(-np.array([logit for logit, _ in expected])))
+    np.testing.assert_allclose(scores[: len(expected)], np.sqrt(probabilities / 2), rtol=1e-5)
+    np.testing.assert_array_equal(classes[: len(expected)], [label for _, label in expected])
+    assert not scores[len(expected) :].any()
+
+
 # --- the network ---
 
 

@@ -138,9 +138,13 @@ def detections(
     def of_image(boxes_L4: jax.Array, scores_LY: jax.Array) -> tuple[jax.Array, ...]:
         classes, start, best = scores_LY.shape[1], 0, []
         for count in places.counts:
-            flat = scores_LY[start : start + count].reshape(-1)
-            at = jnp.argsort(-flat)[:_CANDIDATES]  # TensorFlow does not read top_k in an export
-            best.append((flat[at], start + at // classes, at % classes))
+            level = scores_LY[start : start + count]
+            # A candidate is at one of as many positions, which are far fewer to sort. An export
+            # for TensorFlow has no top_k.
+            place_P = jnp.argsort(-jnp.max(level, axis=1))[:_CANDIDATES]
+            flat = level[place_P].reshape(-1)
+            at = jnp.argsort(-flat)[:_CANDIDATES]
+            best.append((flat[at], start + place_P[at // classes], at % classes))
             start += count
         scores_K, place_K, class_K = (jnp.concatenate(x) for x in zip(*best, strict=True))
         boxes_K4 = boxes_L4[place_K]

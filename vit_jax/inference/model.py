@@ -308,7 +308,10 @@ def open_data(text: str, spec: str, data_dir: str) -> Source:
     """
     if not loading.may_be_run(text):
         if not spec:
-            raise BadInput(f"{text} is a file, which has no data of its own; give --data=SOURCE.")
+            raise BadInput(
+                f"{text} is no folder of a run, and a file has no data of its own; check the path, "
+                "or give --data=SOURCE."
+            )
         options = Options(data_dir=data_dir)
         return sources.open_source(spec, options, val_percent=0, test_percent=0)
     run = loading.find_run(text)

@@ -40,7 +40,7 @@ class Report:
         number of pixels; () for a source without masks.
       boxes: for each class of boxes, and last for crowd regions and difficult objects: name, number
         of images and number of boxes; () for a source without boxes.
-      notes: (file, reason) of what is wrong in polygons, which nothing reads.
+      notes: (file, reason) of what is wrong in polygons and masks, which nothing reads.
     """
 
     images: int
@@ -65,7 +65,7 @@ class Report:
         lines = [f"{self.images} images in {self.classes} classes, {len(self.bad)} bad"]
         lines += [f"  {file}: {reason}" for file, reason in self.bad]
         if self.notes:
-            lines += [f"{len(self.notes):,} notes on polygons, which are not read"]
+            lines += [f"{len(self.notes):,} notes on polygons and masks, which are not read"]
             lines += [f"  {file}: {reason}" for file, reason in self.notes]
         if self.masks:
             pixels = max(sum(count for _, _, count in self.masks), 1)

@@ -248,7 +248,7 @@ def _content(take: _Collector, categories: dict[int, str]) -> Annotated:
         take.wrong(f"annotation {number!r}", f"there is no category {category!r}", what)
     for at, size in take.masks:
         row = rows[at]
-        stated = tuple(take.sides[2 * row : 2 * row + 2]) if row >= 0 else ()
+        stated = tuple(take.sides[2 * row : 2 * row + 2])
         if row >= 0 and all(stated) and stated != size:
             reason = (
                 f"its mask has {size[1]} x {size[0]} pixels, its image {stated[1]} x {stated[0]}"

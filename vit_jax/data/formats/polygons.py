@@ -55,11 +55,9 @@ def wrong_runs(mask: Mapping[str, Any]) -> str:
         down the columns, as a list or as text.
     """
     size, counts = mask.get("size"), mask.get("counts")
-    is_pair = isinstance(size, list) and len(size) == 2
-    if not is_pair or not all(type(n) is int and 0 < n < 2**31 for n in size):
+    if not isinstance(size, list) or [*map(type, size)] != [int, int] or min(size) < 1:
         return "has no size of rows and columns"
-    if isinstance(counts, str):
-        counts = run_lengths(counts)
+    counts = run_lengths(counts) if isinstance(counts, str) else counts
     if not isinstance(counts, list) or not all(type(n) is int and n >= 0 for n in counts):
         return "has counts that are not lengths of runs"
     if sum(counts) != size[0] * size[1]:

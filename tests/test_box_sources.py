@@ -6,11 +6,13 @@
 import json
 
 import boxed
+import jax
 import numpy as np
 import pytest
 from opened_sources import message, opened
 from PIL import Image
 
+from vit_jax.build import objectives
 from vit_jax.cli.main import main
 from vit_jax.data.ops import chain
 from vit_jax.data.ops.decode import BadImage
@@ -116,6 +118,62 @@ def test_mixtures_keep_crowds_areas_and_sides(tmp_path):
     assert not opened(f"mix:{specs[0]},1*folder:{tmp_path}/c").splits["train"].has_boxes()
 
 
+NO_BOX = [
+    ([], "it has no boxes"),
+    ([(3, [5, 5, 5, 9])], "1 boxes without area inside the image left out of training"),
+    ([(8, [5, 5, 9, 9])] * 2, "2 boxes left out, whose category is not listed"),
+    ([(3, [5, 5, 9, 9], {"iscrowd": 1})], "1 crowd regions or difficult objects"),
+]
+
+
+@pytest.mark.parametrize("rows, why", NO_BOX)
+@pytest.mark.parametrize("split", ["train", "val"])
+def test_splits_without_any_box_are_a_problem(tmp_path, capsys, split, rows, why):
+    root = boxed.coco(tmp_path / "data", (("train", 1), ("val", 1)))
+    number = {"train": 100, "val": 101}[split]
+    made = [boxed.annotation(n, number, k, box, **(more or [{}])[0])
+            for n, (k, box, *more) in enumerate(rows)]  # fmt: skip
+    boxed.edited(root / f"annotations/instances_{split}.json", annotations=lambda _: made)
+    found = boxed.checked(capsys, f"coco:{root}")
+    assert any(place == f"split {split}" and why in reason for place, reason in found)
+    if split == "train":
+        assert why in message(f"coco:{root}")
+    else:
+        notes = " ".join(opened(f"coco:{root}").notes)
+        assert "1 splits without a box that counts, first: split val" in notes
+
+
+@pytest.mark.parametrize("kind", WRITERS)
+def test_check_tells_images_without_boxes(tmp_path, capsys, kind):
+    root = WRITERS[kind](tmp_path / "data", (("train", 12),))
+    empty = [seed for seed in range(12) if not len(boxed.drawn(seed)[1])]
+    assert main(["data", "check", f"{kind}:{root}", "--json"]) == 0
+    names = json.loads(capsys.readouterr().out)["no_boxes"]
+    assert [name[-8:] for name in names] == [f"{seed:04d}.png" for seed in empty]
+    assert main(["data", "check", f"{kind}:{root}"]) == 0
+    assert f"{len(empty)} images without boxes, first: {names[0]}" in capsys.readouterr().out
+
+
+def test_faults_that_hinder_opening_hide_no_others(tmp_path, capsys):
+    """Boxes outside are told beside an absent image and a box of NaN, five of each kind."""
+    root = boxed.coco(tmp_path / "data", (("train", 3),))
+    (root / "train/0002.png").unlink()
+    more = [boxed.annotation(900 + n, 100, 3, [n, 0, 900, 9]) for n in range(7)]
+    more += [boxed.annotation(990, 100, 3, [0, 0, float("nan"), 9])]
+    file = root / "annotations/instances_train.json"
+    boxed.edited(file, annotations=lambda given: [*given, *more])
+    reasons = [reason for _, reason in boxed.checked(capsys, f"coco:{root}")]
+    counts = [sum(part in reason for reason in reasons)
+              for part in ("there is no image", "its bbox is", "is outside the image")]  # fmt: skip
+    assert counts == [1, 1, 7]
+    assert len(reasons) == 9
+    assert main(["data", "check", f"coco:{root}"]) == 2
+    shown = capsys.readouterr().out
+    assert shown.count("is outside the image") == 5
+    assert "and 2 more of these kinds, which --json lists" in shown
+    assert "there is no image" in shown
+
+
 @pytest.mark.parametrize("turned", [False, True])
 def test_images_of_another_size_than_their_boxes_are_not_trained_on(tmp_path, turned):
     root = boxed.coco(tmp_path / "data", (("train", 2),))
@@ -136,7 +194,11 @@ def test_images_of_another_size_than_their_boxes_are_not_trained_on(tmp_path, tu
 
 
 def test_sheet_shows_boxes_and_names_their_classes(tmp_path):
+    """Also boxes whose width or height is below a pixel."""
     root = boxed.coco(tmp_path / "data", (("train", 24),))
+    tiny = [boxed.annotation(900 + n, 100, 3, [5, 5, 5 + wide, 5 + high])
+            for n, (wide, high) in enumerate(((0.4, 0.4), (9, 0.1), (0.1, 9)))]  # fmt: skip
+    boxed.edited(root / "annotations/instances_train.json", annotations=lambda own: [*own, *tiny])
     out = tmp_path / "sheet.png"
     chain_ = "decode|resize_inside({size})|pad({size})"
     assert (
@@ -145,6 +207,30 @@ def test_sheet_shows_boxes_and_names_their_classes(tmp_path):
     with Image.open(out) as picture:
         colours = {colour for _, colour in picture.getcolors(1 << 20)}
     assert {(230, 159, 0), (86, 180, 233)} <= colours  # frames of both classes
+
+
+@pytest.mark.parametrize(
+    "given, expected",
+    [
+        ("detection", "detection(most=4)"),
+        ("detection()", "detection(most=4)"),
+        ("detection(width=8, strides=(8,16))", "detection(width=8, strides=(8,16),most=4)"),
+        ("detection(most=2, depth=1)", "detection(depth=1,most=4)"),
+        ("detection(depth=1, most=2)", "detection(depth=1,most=4)"),
+    ],
+)
+@pytest.mark.parametrize("kind", WRITERS)
+def test_image_with_too_many_boxes_is_named_with_the_setting(tmp_path, kind, given, expected):
+    source = opened(f"{kind}:{WRITERS[kind](tmp_path / 'data', (('val', 1), ('train', 3)))}")
+    wanted = objectives.Fields({"boxes": jax.ShapeDtypeStruct((2, 4), np.float32)}, None)
+    said = set()
+    for split in source.splits.values():
+        with pytest.raises(BadInput) as caught:
+            objectives.check_boxes(given, wanted, split)
+        said.add(str(caught.value))
+    (text,) = said  # once, whatever reads the data
+    assert "0000.png has 4 boxes, and the objective takes 2" in text
+    assert text.endswith(f"write --config.objective='{expected}'.")
 
 
 @pytest.mark.parametrize("kind", WRITERS)

@@ -15,7 +15,8 @@ from opened_sources import message, opened
 
 from vit_jax.cli.main import main
 from vit_jax.data.formats import coco_file
-from vit_jax.data.formats.polygons import crosses_itself
+from vit_jax.data.formats.boxes import NOT_READ
+from vit_jax.data.formats.polygons import crosses_itself, run_lengths, wrong_runs
 from vit_jax.errors import BadInput
 
 
@@ -111,7 +112,7 @@ def test_check_lists_what_is_wrong_in_coco(tmp_path, capsys):
         assert any(file_part in a and reason in b for a, b in found), (file_part, reason)
     assert main(["data", "check", f"coco:{file}"]) == 2
     shown = capsys.readouterr().out
-    assert "1 notes on polygons" in shown
+    assert "1 notes on polygons and masks" in shown
     assert "annotation 905: its polygon crosses itself" in shown
     notes = " ".join(opened(f"coco:{file}").notes)
     assert "1 boxes left out, whose category is not listed, first: " in notes
@@ -124,10 +125,10 @@ def test_check_lists_what_is_wrong_in_coco(tmp_path, capsys):
             {"id": 3, "image_id": 100, "category_id": 3, "bbox": [1, 2, None, 4]}
         ],
     )
-    found = boxed.checked(capsys, f"coco:{file}")
-    assert len(found) == 3
-    for reason in ("there is no image", "two images have this id", "its bbox is [1, 2, null, 4]"):
-        assert any(reason in b for _, b in found)
+    reasons = [reason for _, reason in boxed.checked(capsys, f"coco:{file}")]
+    wrong = ("there is no image", "its bbox is [1, 2, null, 4]", "two images have this id")
+    for reason, expected in zip(reasons, [*wrong, *["its boxes are for 7 x"] * 2], strict=True):
+        assert expected in reason
     said = message(f"coco:{file}")
     assert "0001.png" in said
     assert said.endswith("Correct the files.")
@@ -136,10 +137,21 @@ def test_check_lists_what_is_wrong_in_coco(tmp_path, capsys):
 @pytest.mark.parametrize(
     "text, part",
     [
-        ("[1]", "expected COCO's instances"),
-        ("{}", "expected COCO's instances"),
-        ("[" * 100_000, "expected COCO's instances"),
-        ('{"images": [], "annotations": [], "categories": []}', "categories"),
+        ("[1]", "its top level is not an object"),
+        ("{}", "lacks the list images and the list annotations and the list categories"),
+        ("[" * 100_000, "its top level is not an object"),
+        ('{"images": [' + "[" * 100_000, "expected COCO's instances"),
+        ('{"images": [], "annotations": [], "categories": []}', "list of categories is empty"),
+        ('{"images": [], "annotations": []}', "it lacks the list categories"),
+        ('{"images": [], "images": []}', "it has two lists images"),
+        ('{"images": {}}', "its images are not a list"),
+        ('{"images": [1', "no comma or ] at character 13"),
+        ('{"images": [1 2]}', "no comma or ]"),
+        ('{"images": [1,]}', "it is not JSON"),
+        ('{"images"}', "it is not JSON"),
+        ("{1: 2}", "it is not JSON"),
+        ('{"images": [], "annotations": [], "categories": ["cat"]}', 'categories[0] is "cat"'),
+        ('{"images": [], "annotations": [], "categories": []} x', "after the object"),
         ('{"images": [], "annotations": [], "categories": [{"id": 1, "name": "a"}]}', "no images"),
         ('{"images": [], "annotations": [], "categories": [{"id": 1, "name": "a"}, '
          '{"id": 1, "name": "b"}]}', "two categories"),
@@ -147,11 +159,12 @@ def test_check_lists_what_is_wrong_in_coco(tmp_path, capsys):
          '{"image_id": 1, "category_id": 2, "bbox": [0, 0, 1, 1]}], "categories": '
          '[{"id": 1, "name": "a"}, {"id": 2, "name": "a"}]}', "1 and 2 have one name, 'a'"),
         ('{"annotations": [{"image_id": 1, "file_name": "a", "segments_info": []}]}', "panoptic"),
-        ("\0", "expected COCO's instances"),
+        ("\0", "its top level is not an object"),
+        ('{"images": ["ä"]}', "it is not text in UTF-8"),
     ],
 )  # fmt: skip
 def test_other_files_than_cocos(tmp_path, text, part):
-    (tmp_path / "x.json").write_text(text)
+    (tmp_path / "x.json").write_bytes(text.encode("utf-8" if "ä" not in text else "latin-1"))
     said = message(f"coco:{tmp_path}/x.json")
     assert part in said
     assert str(tmp_path / "x.json") in said
@@ -206,6 +219,107 @@ def test_category_that_no_annotation_uses_may_have_the_name_of_another(tmp_path,
     assert coco_file.read(path).categories == {1: "a"}
     path.write_text(json.dumps(GOOD | {"categories": [other, own], "annotations": []}))
     assert coco_file.read(path).categories == {1: "a"}
+
+
+ONE = GOOD["annotations"][0]
+
+
+def without(one, key):
+    return {k: v for k, v in one.items() if k != key}
+
+
+@pytest.mark.parametrize(
+    "key, members, where, reason",
+    [
+        ("annotations", [ONE, without(ONE, "image_id")], "annotation 1", "it has no image_id"),
+        ("annotations", [ONE, without(ONE, "bbox")], "annotation 1", "it has no bbox"),
+        ("annotations", [{"id": 7}], "annotation 7", "no image_id and no category_id and no bbox"),
+        ("annotations", [ONE, {}], "annotations[1]", "it has no image_id"),
+        ("annotations", [ONE, None], "annotations[1]", "it is null, expected an object"),
+        ("annotations", [[ONE]], "annotations[0]", "it is [{"),
+        ("annotations", [ONE | {"iscrowd": "yes"}], "annotation 1", 'its iscrowd is "yes"'),
+        ("annotations", [ONE | {"iscrowd": None}], "annotation 1", "its iscrowd is null"),
+        ("annotations", [ONE | {"iscrowd": 2}], "annotation 1", "its iscrowd is 2, expected 0 or"),
+        ("images", [{"id": 1}], "image 1", "it has no file_name"),
+        ("images", [*GOOD["images"], {"file_name": "b.png"}], "images[1]", "it has no id"),
+        ("images", [*GOOD["images"], "b.png"], "images[1]", 'it is "b.png", expected an object'),
+    ],
+)
+def test_members_that_lack_something_are_one_problem_each(tmp_path, key, members, where, reason):
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(GOOD | {key: members}))
+    (problem,) = coco_file.read(path).content.problems
+    assert problem.where == f"{path}, {where}"
+    assert reason in problem.reason
+    assert not problem.left_out
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_only_members_of_the_lists_are_read(tmp_path, order):
+    """Objects elsewhere, and members with more than they need, change nothing."""
+    image = GOOD["images"][0] | {"image_id": 1, "extra": {"file_name": "b.png", "id": 2}}
+    one = ONE | {"file_name": "c.png", "extra": [{"image_id": 1, "bbox": [1]}]}
+    more = {"info": {"images": [{"id": 3, "file_name": "d.png"}]}, "licenses": [{"image_id": 5}]}
+    content = {**more, "images": [image], "annotations": [one], "categories": GOOD["categories"]}
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(dict([*content.items()][::order]), indent=order + 1))
+    read = coco_file.read(path).content
+    assert (read.paths, read.ids, len(read.boxes), read.problems) == (["a.png"], [1], 1, [])
+
+
+@pytest.mark.parametrize("at", [("categories", "id"), ("annotations", "category_id")])
+@pytest.mark.parametrize("both", [False, True])
+def test_ids_of_categories_may_be_strings_of_digits(tmp_path, at, both):
+    content = json.loads(json.dumps(GOOD))
+    for key, field in [at, *[("categories", "id"), ("annotations", "category_id")] * both]:
+        content[key][0][field] = "1"
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(content))
+    read = coco_file.read(path)
+    assert (read.categories, read.content.classes.tolist()) == ({1: "a"}, [0])
+
+
+@pytest.mark.parametrize("values", [True, 1, 1.0, False, 0])
+def test_crowd_regions_may_be_true_or_one(tmp_path, values):
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(GOOD | {"annotations": [ONE | {"iscrowd": values}]}))
+    assert coco_file.read(path).content.ignored.tolist() == [bool(values)]
+
+
+@pytest.mark.parametrize(
+    "counts, size, reason",
+    [
+        ([3, 5, 8], [4, 4], ""),
+        ([3, 5, 9], [4, 4], "its mask has runs of 17 pixels, expected 16"),
+        ([3, -5, 18], [4, 4], "its mask has counts that are not lengths"),
+        ("354", [4, 4], "its mask has runs of 12 pixels, expected 16"),
+        ("garbage\0", [4, 4], "its mask has counts that are not lengths"),
+        ([9], [3, 3], "its mask has 3 x 3 pixels, its image 4 x 4"),
+        ([9], [3], "its mask has no size of rows and columns"),
+        (None, [4, 4], "its mask has counts that are not lengths"),
+    ],
+)
+def test_run_lengths_of_masks_are_checked(tmp_path, counts, size, reason):
+    path = tmp_path / "x.json"
+    mask = {"counts": counts, "size": size}
+    path.write_text(json.dumps(GOOD | {"annotations": [ONE | {"segmentation": mask}]}))
+    assert coco_file.read(path).content.problems == []
+    problems = coco_file.read(path, polygons=True).content.problems
+    assert [one.reason.startswith(reason) for one in problems] == [True] * bool(reason)
+    assert {one.left_out for one in problems} <= {NOT_READ}
+
+
+def test_run_lengths_are_those_of_pycocotools():
+    masks = pytest.importorskip("pycocotools.mask")
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        drawn = np.kron(rng.random(rng.integers(1, 40, 2)), np.ones((3, 3))) < rng.random()
+        text = masks.encode(np.asfortranarray(drawn.astype(np.uint8)))
+        mask = {"size": text["size"], "counts": text["counts"].decode()}
+        assert wrong_runs(mask) == ""
+        flat = np.concatenate([[0], drawn.flatten("F")])
+        ends = np.concatenate([np.flatnonzero(np.diff(flat)), [drawn.size]])
+        assert run_lengths(mask["counts"]) == np.diff(ends, prepend=0).tolist()
 
 
 def test_numbers_of_annotations(tmp_path):

@@ -141,6 +141,25 @@ def test_folders_that_lack_something(tmp_path, files, classes, parts):
     assert [part for part in [str(tmp_path), *parts] if part not in str(caught.value)] == []
 
 
+@pytest.mark.parametrize("name", ["objectInfo150.txt", "sceneCategories.txt", "readme.txt"])
+def test_message_names_the_files_that_are_not_read(tmp_path, name):
+    root = folder_of(tmp_path, ["images/a.jpg", "masks/a.png"], "")
+    (root / name).write_text("1\tsky, heaven")
+    with pytest.raises(BadInput, match=rf"no file of classes, such as classes\.txt, but {name}"):
+        opened(root)
+
+
+@pytest.mark.parametrize(
+    "classes, said",
+    [("0 a\n1 b\n2 c", []), ("0 a\n1 b\n2 a", ["'a'"]), ("0 a\n1 void\n2 b\n3 void", [])],
+)
+def test_classes_of_one_name_are_noted(tmp_path, classes, said):
+    source = opened(folder_of(tmp_path, ["images/a.jpg", "masks/a.png"], classes))
+    assert len(source.classes) == 3 - len(said) - ("void" in classes)
+    expected = [f"several lines of classes have the name {n}; they are one class" for n in said]
+    assert [note for note in source.notes if "lines" in note] == expected
+
+
 def test_scenes_of_ade20k_are_no_classes(tmp_path):
     root = folder_of(tmp_path, ["images/a.jpg", "masks/a.png"], "")
     (root / "sceneCategories.txt").write_text("a airport\nb bakery")

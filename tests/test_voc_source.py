@@ -3,6 +3,8 @@
 
 """Images with boxes in the layout of Pascal VOC, what is wrong in it, and hostile files."""
 
+import shutil
+
 import boxed
 import numpy as np
 import pytest
@@ -41,17 +43,52 @@ def test_voc_has_masks_and_boxes(tmp_path):
     assert "boxes" in source.splits["train"].numpy_reader()(0)
 
 
+@pytest.mark.parametrize(
+    "folders, sizes",
+    [
+        (("train", "valid", "test"), {"train": 3, "val": 3, "test": 3}),
+        (("train", "val"), {"train": 3, "test": 3}),
+        (("train",), {"train": 3}),
+        ((".",), {"train": 3}),
+    ],
+)
+def test_voc_with_images_beside_their_files(tmp_path, folders, sizes):
+    made = boxed.voc(tmp_path / "made", (("train", 3),))
+    for folder in folders:
+        root = tmp_path / "data" / folder
+        root.mkdir(parents=True, exist_ok=True)
+        for path in (*(made / "JPEGImages").iterdir(), *(made / "Annotations").iterdir()):
+            shutil.copy(path, root)
+    source = opened(f"voc:{tmp_path}/data")
+    assert {name: len(split) for name, split in source.splits.items()} == sizes
+    image = np.asarray(Image.open(source.splits["train"].numpy_reader()(0)["image"].path))
+    seed = int(source.splits["train"].name(0)[-8:-4])
+    np.testing.assert_array_equal(image, boxed.drawn(seed)[0])
+    np.testing.assert_array_equal(boxed.truths(source, "train")[0].boxes, boxed.drawn(seed)[1])
+
+
+def test_voc_without_lists_is_read_whole(tmp_path):
+    root = boxed.voc(tmp_path / "data", (("train", 3), ("val", 2)))
+    shutil.rmtree(root / "ImageSets")
+    source = opened(f"voc:{root}")
+    assert sum(map(len, source.splits.values())) == 5
+    assert f"all: all of {root}/Annotations" in source.notes
+    assert "lacks Annotations, or lists" in message(f"voc:{root}/ImageSets/Main")
+
+
 def test_classes_of_voc_are_its_own_or_those_of_a_file(tmp_path):
     root = boxed.voc(tmp_path / "data", (("train", 1),))
     xml = root / "Annotations/0000.xml"
-    xml.write_text(boxed.voc_xml([boxed.voc_object("dog", [0, 0, 9, 9])], (40, 40)))
+    xml.write_text(
+        boxed.voc_xml([boxed.voc_object(k, [0, 0, 9, 9]) for k in ("dog", "cat")], (40, 40))
+    )
     source = opened(f"voc:{root}")
     assert len(source.classes) == 20
     assert source.classes[boxed.truths(source, "train")[0].classes[0]] == "dog"
     names = tmp_path / "names.txt"
     names.write_text("cat\nbird\n")
     source = opened(f"voc:{root}", label_names=str(names))
-    assert boxed.truths(source, "train")[0].classes.size == 0
+    assert boxed.truths(source, "train")[0].classes.tolist() == [0]
     assert "1 boxes left out, whose class has no name in the file of classes" in source.notes[0]
 
 

@@ -45,6 +45,20 @@ def test_layouts_of_yolo(tmp_path, change):
     np.testing.assert_allclose(boxed.truths(source, "train")[0].boxes, boxed.drawn(0)[1], atol=1e-6)
 
 
+def test_folder_beside_the_file_comes_before_one_above(tmp_path):
+    """Roboflow writes ../train/images for the folder beside the file."""
+    above = boxed.yolo(tmp_path, (("train", 3),))
+    root = boxed.yolo(tmp_path / "data", (("train", 2),))
+    (root / "data.yaml").write_text("names: [disc, square, never]\ntrain: ../images/train")
+    source = opened(f"yolo:{root}")
+    assert len(source.splits["train"]) == 2
+    assert f"train: images of {root}/images/train" in source.notes
+    (root / "images").rename(root / "elsewhere")
+    source = opened(f"yolo:{root}")
+    assert len(source.splits["train"]) == 3
+    assert any(note.endswith(f"{root}/../images/train") for note in source.notes), above
+
+
 @pytest.mark.parametrize("given", ["data.yaml", ".", "../data", "./data.yaml"])
 def test_relative_paths_of_yolo_have_their_boxes(tmp_path, monkeypatch, given):
     monkeypatch.chdir(boxed.yolo(tmp_path / "data", (("train", 2),)))
@@ -84,6 +98,8 @@ def test_check_lists_what_is_wrong_in_yolo(tmp_path, capsys):
         ("names: {0: a, 2: b}\ntrain: images", "are not 0, 1, 2"),
         ("a: &a [x, x]\nb: &b [*a, *a]\nnames: [*b, *b]\ntrain: images", "no list of names"),
         ("names: [a]\ntrain: {a: b}", "a split is not"),
+        ("names: [a]\nnc: 2\ntrain: images", "its nc is 2, and it has 1 names"),
+        ("names: [a]\nnc: a\ntrain: images", "its nc is 'a'"),
         ("names: [a]\ntrain: gone", "give a folder of images"),
         ("names: [a]\ntrain: labels", "there are no images"),
         ("names: !!python/object/apply:os.system [x]", "expected YAML"),

@@ -7,6 +7,7 @@ Start from `make`.
 """
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from vit_jax.config import images as images_lib
 from vit_jax.config.load import flatten
 from vit_jax.data.example import FIELDS, SPATIAL
 from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.splits.split import Split
 from vit_jax.data.tasks.test_sets import Evaluation
 from vit_jax.errors import BadInput, unknown
 from vit_jax.models import variants
@@ -255,6 +257,27 @@ class Fields:
     def texts(self, *, drawn: bool) -> "Texts | None":
         """Returns how texts become tokens, if they do; `drawn`: in training."""
         return self.tokens and dataclasses.replace(self.tokens, drawn=drawn)
+
+
+def check_boxes(text: str, wanted: Fields, split: Split) -> None:
+    """Raises BadInput if an image of the source has more boxes than `detection` takes.
+
+    Args:
+      text: config.objective.
+      wanted: what the objective takes of an example.
+      split: any split of the source.
+    """
+    name, most = split.table.most_boxes
+    if not 0 < wanted.most_boxes < most or not text.startswith("detection"):
+        return
+    arguments = re.sub(
+        r"\bmost\s*=\s*\d+\s*,?", "", text.partition("(")[2].strip().removesuffix(")")
+    )
+    joined = ",".join(filter(None, [arguments.strip(", "), f"most={most}"]))
+    raise BadInput(
+        f"the image {name} has {most} boxes, and the objective takes {wanted.most_boxes}; write "
+        f"--config.objective='detection({joined})'."
+    )
 
 
 def fields(objective: Objective, images: images_lib.Images, classes: Sequence[str]) -> Fields:

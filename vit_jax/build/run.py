@@ -392,6 +392,7 @@ def _pipeline(
     Also returns K of its first example.
     """
     data, images = config.data, images_lib.of(config.data)
+    objectives.check_boxes(config.objective, wanted, split)
     key, chain = ("eval_ops", data.eval_ops) if name else ("train_ops", data.train_ops)
     ops = preprocess.parse(f"data.{key}", chain, images.size, images.channels)
     views = preprocess.parse_views("data.views", data.views, images.size, images.channels)

@@ -184,18 +184,16 @@ def _images(args: argparse.Namespace, workers: int) -> tuple[dict[str, Any], lis
     from vit_jax.data.sources import boxes
 
     channels = _channels(args)
-    wrong = boxes.problems(args.source, _options(args))
-    if any(not one.left_out for one in wrong):  # the source does not open
-        report, notes = check.Report(0, 0, ()), ["  no image was decoded"]
-    else:
-        source = _open(args)
-        with console.bar("images") as progress:
-            report = check.check_images(source, workers, progress, channels)
-        notes = [f"  {note}" for note in source.notes]
+    wrong, source = boxes.examined(args.source, _options(args))
+    source = source or _open(args)
+    with console.bar("images") as progress:
+        report = check.check_images(source, workers, progress, channels)
+    notes = [f"  {note}" for note in source.notes]
     stated = [(one.where, one.reason) for one in wrong if one.left_out != NOT_READ]
     unread = tuple((one.where, one.reason) for one in wrong if one.left_out == NOT_READ)
     report = dataclasses.replace(report, bad=(*stated, *report.bad), notes=unread)
-    return report.as_json(), [report.as_text(), *notes], 2 if report.bad else 0
+    shown = check.MOST_OF_KIND if wrong or report.boxes else None
+    return report.as_json(), [report.as_text(shown), *notes], 2 if report.bad else 0
 
 
 def _prepared(name: str, args: argparse.Namespace) -> tuple[dict[str, Any], list[str], int]:

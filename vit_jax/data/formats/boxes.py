@@ -15,7 +15,7 @@ import numpy as np
 
 from vit_jax.errors import BadInput
 
-NOT_READ = "polygons, which are not read"  # left out without harm
+NOT_READ = "polygons or masks, which are not read"  # left out without harm
 MOST_OUTSIDE = 1.0  # pixels beyond an image that are the rounding of whoever drew the box
 _SHOWN = 3  # problems that a message lists
 

@@ -9,6 +9,7 @@ the first line is 0. A line that can be read in two ways is an error. A class na
 unlabelled is no class. JSON is read too. Start from `read`.
 """
 
+import collections
 import dataclasses
 import json
 import re
@@ -30,6 +31,7 @@ _HEADER = {"name", "names", "class", "classes", "label", "labels", "id", "ids", 
 _HEADER |= {"r", "g", "b", "red", "green", "blue", "rgb", "color", "colour", "value", "number"}
 _HEADER |= {"color_rgb", "parts", "actions", "category"}
 _STEM = re.compile(r"(^|[\W\d_])(class|label|colou?r|names|categor)", re.IGNORECASE)
+_SHOWN = 5  # files that a message lists
 _SUFFIXES = (".txt", ".csv", ".json", ".names")
 _USAGE = (
     "write one class per line: a name, before it the number that the masks have (else lines count "
@@ -50,6 +52,7 @@ class Classes:
       of_colour: colour of a pixel -> class, or `VOID`; empty if the file has no colours.
       numbered: True if the file states the values; otherwise they are numbers of lines.
       lists_255: True if the file says what 255 is.
+      twice: names that stand in several lines, which are one class.
     """
 
     names: tuple[str, ...]
@@ -57,11 +60,17 @@ class Classes:
     of_colour: Mapping[Colour, int]
     numbered: bool
     lists_255: bool
+    twice: tuple[str, ...] = ()
 
     @property
     def by_colour(self) -> bool:
         """True if only colours say what a pixel is, also in masks with a palette."""
         return bool(self.of_colour) and not self.numbered
+
+    def notes(self) -> list[str]:
+        """Returns sentences for the user."""
+        return [f"several lines of classes have the name {name!r}; they are one class"
+                for name in self.twice]  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,9 +101,11 @@ def find(root: Path, given: str, key: str) -> Path:
     best = [p for p in named if p.stem.lower() == "classes"]
     if len(best or named) != 1:
         several = ", ".join(p.name for p in best or named)
+        others = ", ".join(p.name for p in files[:_SHOWN])
         raise BadInput(
             f"{key}: {root} has {f'several files of classes, {several}' if several else 'no file'}"
-            f"{'' if several else ' of classes, such as classes.txt'}; "
+            f"{'' if several else ' of classes, such as classes.txt'}"
+            f"{f', but {others}' if others and not several else ''}; "
             + (f"name one with --config.data.records.label_names=FILE; {_USAGE}.")
         )
     return (best or named)[0]
@@ -261,4 +272,6 @@ def _classes(entries: Sequence[_Entry]) -> Classes:
         of_value[0] = VOID  # masks that count from 1 have 0 where there is no class
     lists_255 = USUAL_VOID in of_value
     of_value.setdefault(USUAL_VOID, VOID)
-    return Classes(tuple(names), of_value, of_colour, numbered, lists_255)
+    lines = collections.Counter(entry.name for entry in entries)
+    twice = tuple(name for name in names if lines[name] > 1)
+    return Classes(tuple(names), of_value, of_colour, numbered, lists_255, twice)

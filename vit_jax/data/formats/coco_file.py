@@ -3,8 +3,8 @@
 
 """Reads COCO's files of instances: JSON with images, categories and annotations.
 
-Annotations become arrays while the text is parsed, so that those of COCO's training images take
-less memory than their file. Start from `read`.
+Each annotation becomes numbers of arrays while the text is parsed, so that those of COCO's training
+images take less memory than their file. Start from `read`.
 """
 
 import array
@@ -19,8 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from vit_jax.data.formats import json_lists
 from vit_jax.data.formats.boxes import NOT_READ, Annotated, ImageId, Problem
-from vit_jax.data.formats.polygons import crosses_itself
+from vit_jax.data.formats.polygons import crosses_itself, wrong_runs
 from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
 
@@ -56,36 +57,34 @@ class _Collector:
         self.path, self._polygons = path, polygons
         self.problems: list[Problem] = []
         self.images: list[tuple[ImageId, str]] = []
+        self.wrong_images: set[ImageId] = set()  # their boxes are not to blame
         self.sides = array.array("q")
         self.of: list[tuple[Any, Any, Any]] = []  # annotation, image and category
         self.bboxes, self.areas = array.array("d"), array.array("d")
         self.crowds = bytearray()
+        self.masks: list[tuple[int, Any]] = []  # position in `of`, and run lengths
+        self.categories: list[Any] = []
 
-    def __call__(self, one: dict[str, Any]) -> Any:
-        """Keeps what an object says; returns what stands for it in the parsed text."""
-        if "image_id" in one:
-            if "segments_info" in one:
-                raise ValueError("it has panoptic segments; give the file of instances")
-            self._annotation(one)
-            return None
-        if "file_name" in one:
-            self._image(one)
-            return None
-        return one
-
-    def _image(self, one: dict[str, Any]) -> None:
-        number, name = _key(one.get("id")), one["file_name"]
+    def image(self, position: int, one: Any) -> None:
+        where = self._place("image", position, one, ("id", "file_name"))
+        if not where:
+            return
+        number, name = _key(one["id"]), one["file_name"]
         sides = [one.get(side, 0) for side in ("height", "width")]
         known = all(type(side) is int and 0 <= side < 2**31 for side in sides)
         if not isinstance(name, str) or not name or type(number) not in (int, str):
-            self._wrong(f"image {number!r}", f"its file_name is {name!r}, expected id and name")
+            self.wrong(where, f"its file_name is {name!r}, expected id and name")
         else:
             self.images.append((number, name))  # type: ignore[arg-type]
             self.sides.extend(sides if known else (0, 0))
 
-    def _annotation(self, one: dict[str, Any]) -> None:
-        where = f"annotation {one.get('id')!r}"
-        bbox = one.get("bbox")
+    def annotation(self, position: int, one: Any) -> None:
+        if isinstance(one, dict) and "segments_info" in one:
+            raise ValueError("it has panoptic segments; give the file of instances")
+        where = self._place("annotation", position, one, ("image_id", "category_id", "bbox"))
+        if not where:
+            return
+        bbox = one["bbox"]
         try:
             numbers = array.array("d", bbox if isinstance(bbox, list) else ())
             stated = one.get("area")
@@ -94,28 +93,67 @@ class _Collector:
             numbers, area = array.array("d"), 0.0
         small = all(abs(number) < _LARGEST for number in numbers)
         if len(numbers) != 4 or not small or not math.isfinite(area):
-            text = json.dumps(bbox)[:80]
-            more = f" and its area {json.dumps(one['area'])[:80]}" if one.get("area") else ""
+            more = f" and its area {_short(one['area'])}" if one.get("area") else ""
             expected = "expected [left, top, width, height], and a number"
-            self._wrong(where, f"its bbox is {text}{more}, {expected}")
+            self.wrong(where, f"its bbox is {_short(bbox)}{more}, {expected}")
             return
         keys = {key: _key(one.get(key)) for key in ("id", "image_id", "category_id")}
         for key, value in keys.items():
-            if value is not None and type(value) not in (int, str):
-                text = json.dumps(value)[:80]
-                self._wrong(where, f"its {key} is {text}, expected a whole number")
+            if type(value) not in (int, str) and (value is not None or key != "id"):
+                self.wrong(where, f"its {key} is {_short(value)}, expected a whole number")
                 return
-        self.of.append((keys["id"], keys["image_id"], keys["category_id"]))
+        crowd = one.get("iscrowd", 0)
+        if crowd not in (0, 1):
+            self.wrong(where, f"its iscrowd is {_short(crowd)}, expected 0 or 1")
+            return
+        if self._polygons and "segmentation" in one:
+            self._segmentation(where, one["segmentation"])
+        self.of.append((keys["id"], keys["image_id"], _number(keys["category_id"])))
         self.bboxes.extend(numbers)
         self.areas.append(area)
-        self.crowds.append(one.get("iscrowd", 0) == 1)
-        if self._polygons and isinstance(one.get("segmentation"), list):
-            for polygon in one["segmentation"]:
-                if problem := crosses_itself(polygon):
-                    self._wrong(where, f"its polygon {problem}", NOT_READ)
+        self.crowds.append(crowd == 1)
 
-    def _wrong(self, where: str, reason: str, left_out: str = "") -> None:
+    def category(self, position: int, one: Any) -> None:
+        self.categories.append(one)
+
+    def _segmentation(self, where: str, given: Any) -> None:
+        for polygon in given if isinstance(given, list) else ():
+            if problem := crosses_itself(polygon):
+                self.wrong(where, f"its polygon {problem}", NOT_READ)
+        if isinstance(given, dict):
+            if problem := wrong_runs(given):
+                self.wrong(where, f"its mask {problem}", NOT_READ)
+            else:
+                self.masks.append((len(self.of), tuple(given["size"])))
+
+    def _place(self, kind: str, position: int, one: Any, needed: Sequence[str]) -> str:
+        """Returns the name of a member for messages; "" if it lacks what it needs."""
+        where = f"{kind}s[{position}]"
+        if not isinstance(one, dict):
+            self.wrong(where, f"it is {_short(one)}, expected an object")
+            return ""
+        if one.get("id") is not None:
+            where = f"{kind} {one['id']!r:.80}"
+        lacking = [key for key in needed if one.get(key) is None]
+        if not lacking:
+            return where
+        self.wrong(where, f"it has no {' and no '.join(lacking)}")
+        if kind == "image" and type(number := _key(one.get("id"))) in (int, str):
+            self.wrong_images.add(number)
+        return ""
+
+    def wrong(self, where: str, reason: str, left_out: str = "") -> None:
         self.problems.append(Problem(f"{self.path}, {where}", reason, left_out))
+
+
+def _short(value: Any) -> str:
+    return json.dumps(value)[:80]
+
+
+def _number(value: Any) -> Any:
+    """Returns the id of a category; some tools write its digits as a string."""
+    digits = isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 19
+    return int(value) if digits else value
 
 
 def _key(value: Any) -> Any:
@@ -128,7 +166,7 @@ def read(path: Path, polygons: bool = False) -> CocoFile:
 
     Args:
       path: the file.
-      polygons: also looks for polygons that cross themselves.
+      polygons: also looks for polygons that cross themselves, and for masks that cannot be read.
 
     Raises:
       BadInput: it cannot be read or is not such a file. What is wrong with a single image or
@@ -141,16 +179,20 @@ def read(path: Path, polygons: bool = False) -> CocoFile:
         text = path.read_text(encoding="utf-8-sig")
         if not polygons:
             text = _POLYGONS.sub('"segmentation":0', text)
-        top = json.loads(text, object_hook=take)
+        lists = {
+            "images": take.image,
+            "annotations": take.annotation,
+            "categories": take.category,
+        }
+        json_lists.read(text, lists)
         del text
-        lists = [top.get(k) for k in ("images", "annotations", "categories")] if top else []
-        if not all(isinstance(one, list) for one in lists) or not lists:
-            raise ValueError("it lacks one of the lists")
-        categories = _categories(lists[2], {category for *_, category in take.of})
-    except (ValueError, AttributeError, RecursionError, MemoryError) as e:
+        categories = _categories(take.categories, {category for *_, category in take.of})
+    except UnicodeDecodeError as e:
+        raise BadInput(f"{path}: it is not text in UTF-8; {_USAGE}.") from e
+    except (ValueError, RecursionError, MemoryError) as e:
         reason = " ".join(str(e).split())[:200] or type(e).__name__
         raise BadInput(f"{path}: {reason}; {_USAGE}.") from e
-    if not take.images:
+    if not take.images and not take.problems:
         raise BadInput(f"{path} lists no images; {_USAGE}.")
     return CocoFile(path, categories, _content(take, categories))
 
@@ -160,11 +202,13 @@ def _categories(given: Sequence[Any], used: set[Any]) -> dict[int, str]:
 
     Roboflow lists such a category first: that above all others.
     """
-    if not given or not all(isinstance(one, dict) for one in given):
-        raise ValueError("its categories are not a list of objects")
+    if not given:
+        raise ValueError("its list of categories is empty")
     found: dict[int, str] = {}
-    for one in given:
-        number, name = _key(one.get("id")), one.get("name")
+    for position, one in enumerate(given):
+        if not isinstance(one, dict):
+            raise ValueError(f"categories[{position}] is {_short(one)}, expected an object")
+        number, name = _number(_key(one.get("id"))), one.get("name")
         if type(number) is not int or not isinstance(name, str) or not name.strip():
             raise ValueError(f"a category has the id {number!r} and the name {name!r}")
         if number in found:
@@ -188,23 +232,33 @@ def _content(take: _Collector, categories: dict[int, str]) -> Annotated:
     for row, (number, name) in enumerate(take.images):
         if row_of.setdefault(number, row) != row:
             first = take.images[row_of[number]][1]
-            take._wrong(f"image {number!r}", f"two images have this id, {first} and {name}")
+            take.wrong(f"image {number!r}", f"two images have this id, {first} and {name}")
     label_of = {number: label for label, number in enumerate(categories)}
     rows = np.array([row_of.get(image, -1) for _, image, _ in take.of], np.int64)
     classes = np.array([label_of.get(category, -1) for *_, category in take.of], np.int32)
     for at in np.flatnonzero(rows < 0).tolist():
         number, image, _ = take.of[at]
+        if image in take.wrong_images:
+            continue
         what = "boxes left out, whose image is not listed"
-        take._wrong(f"annotation {number!r}", f"there is no image {image!r}", what)
+        take.wrong(f"annotation {number!r}", f"there is no image {image!r}", what)
     for at in np.flatnonzero(classes < 0).tolist():
         number, _, category = take.of[at]
         what = "boxes left out, whose category is not listed"
-        take._wrong(f"annotation {number!r}", f"there is no category {category!r}", what)
+        take.wrong(f"annotation {number!r}", f"there is no category {category!r}", what)
+    for at, size in take.masks:
+        row = rows[at]
+        stated = tuple(take.sides[2 * row : 2 * row + 2])
+        if row >= 0 and all(stated) and stated != size:
+            reason = (
+                f"its mask has {size[1]} x {size[0]} pixels, its image {stated[1]} x {stated[0]}"
+            )
+            take.wrong(f"annotation {take.of[at][0]!r}", reason, NOT_READ)
     seen = set[Any]()
     for number, _, _ in take.of:
         if number is not None and number in seen:
             what = "annotations that have the id of another"
-            take._wrong(f"annotation {number!r}", "another has this id", what)
+            take.wrong(f"annotation {number!r}", "another has this id", what)
         seen.add(number)
     boxes = np.array(take.bboxes, np.float64).reshape(-1, 4)
     boxes[:, 2:] += boxes[:, :2]

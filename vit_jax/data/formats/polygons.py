@@ -1,8 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Checks polygons. Start from `crosses_itself`."""
+"""Checks polygons and run lengths of masks. Start from `crosses_itself`."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -44,3 +45,42 @@ def _side(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     """Returns the sign that tells on which side of the line from a to b the point c is."""
     across, down = b - a, c - a
     return np.sign(across[..., 0] * down[..., 1] - across[..., 1] * down[..., 0])
+
+
+def wrong_runs(mask: Mapping[str, Any]) -> str:
+    """Returns why run lengths are not a mask, as in "has runs of 12 pixels, expected 16", or "".
+
+    Args:
+      mask: COCO's `size`, rows and columns, and `counts`: the lengths of runs of 0 and 1 in turn
+        down the columns, as a list or as text.
+    """
+    size, counts = mask.get("size"), mask.get("counts")
+    if not isinstance(size, list) or [*map(type, size)] != [int, int] or min(size) < 1:
+        return "has no size of rows and columns"
+    counts = run_lengths(counts) if isinstance(counts, str) else counts
+    if not isinstance(counts, list) or not all(type(n) is int and n >= 0 for n in counts):
+        return "has counts that are not lengths of runs"
+    if sum(counts) != size[0] * size[1]:
+        return f"has runs of {sum(counts):,} pixels, expected {size[0] * size[1]:,}"
+    return ""
+
+
+def run_lengths(text: str) -> list[int] | None:
+    """Returns the run lengths of COCO's text, None if it is not such a text.
+
+    Each character holds five bits of a number, the lowest first, and whether more follow; the last
+    has its sign. From the fourth run on, numbers are differences to the run two before.
+    """
+    counts, number, bits = list[int](), 0, 0
+    for character in text:
+        part = ord(character) - 48
+        if not 0 <= part < 64 or bits > 30:
+            return None
+        number |= (part & 31) << bits
+        bits += 5
+        if part & 32:
+            continue
+        number -= (part & 16 and 1) << bits
+        counts.append(number + (counts[-2] if len(counts) > 2 else 0))
+        number = bits = 0
+    return None if bits else counts

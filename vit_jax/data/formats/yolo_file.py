@@ -67,6 +67,8 @@ def read(path: Path) -> tuple[tuple[str, ...], dict[str, list[Path]]]:
         if "kpt_shape" in content:
             raise ValueError("it has kpt_shape, so its labels are poses, which are not read")
         names = _names(content.get("names"))
+        if (count := content.get("nc", len(names))) != len(names):
+            raise ValueError(f"its nc is {count!r}, and it has {len(names)} names")
         splits = {
             split: [_place(path, content.get("path"), text) for text in _texts(content[split])]
             for split in ("train", "val", "test")
@@ -103,12 +105,15 @@ def _texts(given: Any) -> list[str]:
 
 
 def _place(file: Path, root: Any, text: str) -> Path:
-    """Returns a folder or list; exporters write `../train/images` also where train is beside."""
+    """Returns a folder or list.
+
+    Exporters write `../train/images` for the folder beside the file, so that comes first.
+    """
     tops = [file.parent]
     if isinstance(root, str):
         tops = [file.parent / Path(root).expanduser(), file.parent]
     beside = text
     while beside.startswith("../"):
         beside = beside.removeprefix("../")
-    places = [top / name for name in (text, beside) for top in tops]
-    return next((place for place in places if place.exists()), places[0])
+    places = [top / name for name in (beside, text) for top in tops]
+    return next((place for place in places if place.exists()), tops[0] / text)

@@ -25,6 +25,7 @@ from vit_jax.data.sources.source import Source
 from vit_jax.data.splits.split import Split
 from vit_jax.data.tensorflow import op_errors, plain
 
+MOST_OF_KIND = 5  # files with boxes that are listed with one reason
 Progress = Callable[[int, int], None]  # (images done, total images)
 
 
@@ -40,7 +41,8 @@ class Report:
         number of pixels; () for a source without masks.
       boxes: for each class of boxes, and last for crowd regions and difficult objects: name, number
         of images and number of boxes; () for a source without boxes.
-      notes: (file, reason) of what is wrong in polygons, which nothing reads.
+      no_boxes: names of images without boxes, of a source with boxes.
+      notes: (file, reason) of what is wrong in polygons and masks, which nothing reads.
     """
 
     images: int
@@ -48,6 +50,7 @@ class Report:
     bad: tuple[tuple[str, str], ...]
     masks: tuple[tuple[str, int, int], ...] = ()
     boxes: tuple[tuple[str, int, int], ...] = ()
+    no_boxes: tuple[str, ...] = ()
     notes: tuple[tuple[str, str], ...] = ()
 
     def as_json(self) -> dict[str, Any]:
@@ -57,16 +60,20 @@ class Report:
         found: dict[str, Any] = {"images": self.images, "classes": self.classes, "bad": bad}
         boxes = [{"name": n, "images": i, "boxes": b} for n, i, b in self.boxes]
         notes = [{"file": file, "reason": reason} for file, reason in self.notes]
-        more = {"masks": masks, "boxes": boxes, "notes": notes}
+        more = {"masks": masks, "boxes": boxes, "no_boxes": [*self.no_boxes], "notes": notes}
         return found | {key: value for key, value in more.items() if value}
 
-    def as_text(self) -> str:
-        """Formats the same result for people."""
+    def as_text(self, shown: int | None = None) -> str:
+        """Formats the same result for people.
+
+        Args:
+          shown: how many of the bad files and notes with one reason are listed; None: all.
+        """
         lines = [f"{self.images} images in {self.classes} classes, {len(self.bad)} bad"]
-        lines += [f"  {file}: {reason}" for file, reason in self.bad]
+        lines += _listed(self.bad, shown)
         if self.notes:
-            lines += [f"{len(self.notes):,} notes on polygons, which are not read"]
-            lines += [f"  {file}: {reason}" for file, reason in self.notes]
+            lines += [f"{len(self.notes):,} notes on polygons and masks, which are not read"]
+            lines += _listed(self.notes, shown)
         if self.masks:
             pixels = max(sum(count for _, _, count in self.masks), 1)
             rows = [[n, f"{i:,}", f"{p:,}", f"{p / pixels:.2%}"] for n, i, p in self.masks]
@@ -74,7 +81,24 @@ class Report:
         if self.boxes:
             rows = [[n, f"{i:,}", f"{b:,}"] for n, i, b in self.boxes]
             lines += ["", console.table(["class", "images", "boxes"], rows)]
+        if self.no_boxes:
+            lines.append(f"{len(self.no_boxes):,} images without boxes, first: {self.no_boxes[0]}")
         return "\n".join(lines)
+
+
+def _listed(found: Sequence[tuple[str, str]], shown: int | None) -> list[str]:
+    """Returns a line for each file and reason; of one kind of reason only the first ones.
+
+    Reasons are of one kind if they differ in numbers, names and paths alone.
+    """
+    lines, counts = list[str](), collections.Counter[str]()
+    for file, reason in found:
+        kind = " ".join(word for word in reason.split() if word.isalpha())
+        counts[kind] += 1
+        if shown is None or counts[kind] <= shown:
+            lines.append(f"  {file}: {reason}")
+    more = sum(count - shown for count in counts.values() if count > shown) if shown else 0
+    return lines + [f"  and {more:,} more of these kinds, which --json lists"] * (more > 0)
 
 
 def check_images(
@@ -99,7 +123,7 @@ def check_images(
     bad: list[tuple[str, str]] = []
     counts = np.zeros((len(source.classes) + 1, 2), np.int64)  # images and pixels; last: no class
     boxes = np.zeros_like(counts)  # images and boxes; last: those that training leaves out
-    done, names = 0, source.classes
+    done, names, no_boxes = 0, source.classes, list[str]()
     with ThreadPoolExecutor(workers) as threads:
         for split in tables:
             examine = functools.partial(
@@ -116,12 +140,13 @@ def check_images(
                 if pixels is not None:
                     counts += np.stack([pixels > 0, pixels], axis=1)
                 if own is not None:
+                    no_boxes += [split.name(index)] * (not own.any())
                     boxes += np.stack([own > 0, own], axis=1)
                 done += 1
                 progress(done, total)
     masks = _rows((*names, "(no class)"), counts)
     of_boxes = _rows((*names, "(crowd or difficult)"), boxes)
-    return Report(total, len(names), tuple(bad), masks, of_boxes)
+    return Report(total, len(names), tuple(bad), masks, of_boxes, tuple(no_boxes))
 
 
 def _rows(names: Sequence[str], counts: np.ndarray) -> tuple[tuple[str, int, int], ...]:

@@ -79,7 +79,8 @@ def sheet(
             classes_M = batch["box_classes"][number] if "box_classes" in batch else none
             for box, k in zip(batch["boxes"][number] * scale, classes_M, strict=True):
                 if k >= 0 and box[2] > box[0] and box[3] > box[1]:
-                    frame = [x + box[0], y + box[1], x + box[2] - 1, y + box[3] - 1]
+                    begin = np.add(box[:2], (x, y))
+                    frame = [*begin, *np.maximum(begin, np.add(box[2:], (x - 1, y - 1)))]
                     draw.rectangle(frame, outline=_colour(int(k)), width=2)
         labels = batch["labels"][number]
         if "mask" in batch and (labels < 0).all():

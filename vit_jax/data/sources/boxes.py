@@ -8,6 +8,7 @@ as stored, with crowd regions and difficult objects, which an evaluation treats 
 `coco`, `voc` and `yolo` read the files. Start from `opened`.
 """
 
+import collections
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,9 +17,10 @@ import numpy as np
 
 from vit_jax.data.formats import boxes as box_files
 from vit_jax.data.formats import mask_file
-from vit_jax.data.formats.boxes import Annotated, Problem, Truth
+from vit_jax.data.formats.boxes import NOT_READ, Annotated, Problem, Truth
 from vit_jax.data.formats.stored import WholeFile
 from vit_jax.data.ops.decode import BadImage
+from vit_jax.data.sources.source import Source
 from vit_jax.data.splits.split import NumpyFields, Split, Table
 from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput
@@ -29,8 +31,11 @@ Opened = tuple[Sequence[str], dict[str, Split], list[str]]
 Found = tuple[tuple[str, ...], dict[str, Annotated], list[str]]
 
 
-def problems(spec: str, options: Any) -> list[Problem]:
-    """Returns what is wrong in the files of a source, other than its images; [] for other kinds.
+def examined(spec: str, options: Any) -> tuple[list[Problem], Source | None]:
+    """Returns what is wrong in the files of a source, and what can be read if it does not open.
+
+    Other kinds of source have no such files. The source has the images that are there; it is None
+    if nothing hinders the source to open.
 
     Raises:
       BadInput: a file cannot be read at all.
@@ -38,19 +43,53 @@ def problems(spec: str, options: Any) -> list[Problem]:
     from vit_jax.data.sources import coco, voc, yolo
 
     kind, _, rest = spec.partition(":")
-    parts: Mapping[str, Annotated] = {}
+    names, parts, notes = (), dict[str, Annotated](), list[str]()
     try:
         if storage.is_remote(rest) or not rest:
-            return []  # to be told when it is opened
+            return [], None  # to be told when it is opened
         if kind == "coco":
-            _, parts, _ = coco.find(rest, polygons=True)
+            names, parts, notes = coco.find(rest, polygons=True)
         elif kind == "voc" and voc.has_boxes(rest):
-            _, parts, _ = voc.find(rest, options)
+            names, parts, notes = voc.find(rest, options)
         elif kind == "yolo":
-            _, parts, _ = yolo.find(rest)
+            names, parts, notes = yolo.find(rest)
     except OSError as e:
         raise BadInput(f"{spec} cannot be read: {e.strerror}: {e.filename}.") from e
-    return [problem for part in parts.values() for problem in part.problems]
+    every = _problems(parts)
+    if all(problem.left_out for problem in every):
+        return every, None
+    splits, more = _splits(parts)
+    there = {
+        name: Split(split.table, np.flatnonzero([*map(os.path.isfile, parts[name].paths)]))
+        for name, split in splits.items()
+    }
+    return every, Source(spec, names, there, (*notes, *more))
+
+
+def _problems(parts: Mapping[str, Annotated]) -> list[Problem]:
+    """Returns what is wrong, also with splits without any box; only val and test can lack boxes."""
+    every = [problem for part in parts.values() for problem in part.problems]
+    for split, part in parts.items():
+        _, counted = part.for_training()
+        if counted.any() or any(not problem.left_out for problem in part.problems):
+            continue
+        counts = collections.Counter(one.left_out for one in part.problems)
+        why = [f"{n:,} {what}" for what, n in counts.items() if what != NOT_READ]
+        why += [f"{n:,} {what}" for what, n in _not_trained_on(part, counted).items() if n]
+        reason = f"no box is left: {'; '.join(why)}" if why else "it has no boxes"
+        left_out = "" if split in ("train", "all") else "splits without a box that counts"
+        every.append(Problem(f"split {split}", reason, left_out))
+    return every
+
+
+def _not_trained_on(part: Annotated, counted: np.ndarray) -> dict[str, int]:
+    """Returns how many boxes training leaves out, by reason; `counted` are the others."""
+    return {
+        "crowd regions or difficult objects, which only evaluations know": int(part.ignored.sum()),
+        "boxes without area inside the image left out of training": int(
+            (~counted & ~part.ignored).sum()
+        ),
+    }
 
 
 def opened(spec: str, found: Found) -> Opened:
@@ -60,8 +99,8 @@ def opened(spec: str, found: Found) -> Opened:
       BadInput: something is wrong that it cannot be read with.
     """
     names, parts, notes = found
-    every = [problem for part in parts.values() for problem in part.problems]
-    notes = notes + box_files.check(f"data.source={spec}", every, f"vit_jax data check {spec}")
+    command = f"vit_jax data check {spec}"
+    notes = notes + box_files.check(f"data.source={spec}", _problems(parts), command)
     splits, more = _splits(parts)
     return names, splits, notes + more
 
@@ -69,17 +108,12 @@ def opened(spec: str, found: Found) -> Opened:
 def _splits(parts: Mapping[str, Annotated]) -> tuple[dict[str, Split], list[str]]:
     """Returns the splits, and notes about boxes that training leaves out."""
     sorted_parts = {name: _Sorted(part) for name, part in parts.items()}
-    most = max(1, *(part.most for part in sorted_parts.values()))
+    most_boxes = max((part.most_boxes for part in sorted_parts.values()), key=lambda one: one[1])
     splits, notes = dict[str, Split](), list[str]()
     for name, part in sorted_parts.items():
-        table = _table(part, most)
+        table = _table(part, most_boxes)
         splits[name] = Split(table, range(table.rows))
-        own = parts[name]
-        flat = int((~part.counted & ~own.ignored).sum())
-        some = {
-            "crowd regions or difficult objects, which only evaluations know": own.ignored.sum(),
-            "boxes without area inside the image left out of training": flat,
-        }
+        some = _not_trained_on(parts[name], part.counted)
         notes += [f"{name}: {count:,} {what}" for what, count in some.items() if count]
     return splits, notes
 
@@ -93,7 +127,7 @@ class _Sorted:
       starts: int64 [N + 1], where the boxes to train on of each image begin.
       boxes: float32 [boxes to train on, 4].
       classes: int32 [boxes to train on].
-      most: the largest number of boxes to train on of an image.
+      most_boxes: the image with the most boxes to train on, and how many.
     """
 
     def __init__(self, content: Annotated):
@@ -106,7 +140,9 @@ class _Sorted:
         self.starts = np.searchsorted(content.rows[kept], images)
         self.boxes = clipped[kept].astype(np.float32)
         self.classes = content.classes[kept].astype(np.int32)
-        self.most = int(np.diff(self.starts).max(initial=0))
+        counts = np.diff(self.starts)
+        row = int(counts.argmax()) if len(counts) else 0
+        self.most_boxes = (content.names[row], int(counts[row])) if len(counts) else ("", 0)
 
     def truth(self, row: int) -> Truth:
         """Returns all boxes of an image; raises BadImage and OSError if they need its size."""
@@ -131,7 +167,8 @@ class _Sorted:
         return boxes, classes
 
 
-def _table(part: _Sorted, most: int) -> Table:
+def _table(part: _Sorted, most_boxes: tuple[str, int]) -> Table:
+    most = max(1, most_boxes[1])
     images, names = list(part.content.paths), part.content.names
     no_labels = np.full((len(images), 1), -1, np.int32)
 
@@ -176,5 +213,5 @@ def _table(part: _Sorted, most: int) -> Table:
 
     return Table(
         len(images), lambda row: names[row], reader, labels=lambda: no_labels, most_labels=1,
-        numpy_reader=numpy_reader, truth=lambda: part.truth,
+        numpy_reader=numpy_reader, truth=lambda: part.truth, most_boxes=most_boxes,
     )  # fmt: skip

@@ -84,7 +84,7 @@ def open_masks(rest: str, options: Any) -> _Opened:
     classes = class_file.read(class_file.find(root, options.label_names, key))
     pairs: dict[str, list[tuple[str, str]]] = {}
     rules = _rules(images, masks)
-    notes, missing, used = [], list[str](), set[str]()
+    notes, missing, used = classes.notes(), list[str](), set[str]()
     for split in dict.fromkeys(file.split for file in images):
         own = [file for file in images if file.split == split]
         own_masks = [file for file in masks if file.split == split]

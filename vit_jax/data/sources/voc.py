@@ -6,7 +6,7 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,14 +17,30 @@ from vit_jax.data.sources import boxes, masks
 from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
 
+_FOLDERS = (("train", "train"), ("val", "valid"), ("val", "val"), ("test", "test"), ("all", ""))
 _Objects = Sequence[Sequence[voc_file.VocObject]]
+
+
+class _Place(NamedTuple):
+    """Where a split is.
+
+    Attributes:
+      annotations: the folder of its XML files.
+      images: the folder of its images.
+      names: the names of both, without their endings.
+    """
+
+    annotations: Path
+    images: Path
+    names: Sequence[str]
 
 
 def open_voc(rest: str, options: Any) -> boxes.Opened:
     """Returns class names, splits and notes of a folder in the layout of Pascal VOC.
 
     `PATH/ImageSets/Main` names its boxes, `PATH/ImageSets/Segmentation` its masks; PATH alone the
-    masks, unless there are only boxes.
+    masks, unless there are only boxes. Without lists, all XML files of Annotations are read, or
+    those that lie beside their images, in PATH or in its folders train, valid and test.
 
     Raises:
       BadInput: the folder has another layout, or a file is missing or damaged.
@@ -50,12 +66,39 @@ def has_boxes(rest: str) -> bool:
     """Returns True if `voc:REST` reads boxes, not masks."""
     root, lists = _folder(rest)
     there = {name: (root / "ImageSets" / name).is_dir() for name in ("Main", "Segmentation")}
-    return lists == "Main" or (not lists and there["Main"] and not there["Segmentation"])
+    if lists or there["Segmentation"]:
+        return lists == "Main"
+    return there["Main"] or bool(_unlisted(root))
 
 
 def find(rest: str, options: Any) -> boxes.Found:
     """Returns what the files hold."""
-    key, (root, _), notes = f"data.source=voc:{rest}", _folder(rest), list[str]()
+    key, (root, lists), notes = f"data.source=voc:{rest}", _folder(rest), list[str]()
+    if lists or (root / "ImageSets" / "Main").is_dir():
+        places, notes = _listed(root)
+    else:
+        places = _unlisted(root)
+        notes = [f"{split}: all of {one.annotations}" for split, one in places.items()]
+    if not places:
+        raise BadInput(
+            f"{key}: {root} lacks Annotations, or lists of images such as ImageSets/Main/train.txt;"
+            " give the folder with JPEGImages, Annotations and ImageSets, such as VOCdevkit/VOC2012"
+            "; or one with folders train and valid, where images have their XML files beside them."
+        )
+    read = {split: _read(place) for split, place in places.items()}
+    used = {one.name for _, objects, _ in read.values() for some in objects for one in some}
+    names = masks.VOC_OBJECTS
+    if options.label_names:
+        path = class_file.find(root, options.label_names, key)
+        names = class_file.read(path).names
+    elif not used <= {*names}:
+        names = tuple(sorted(used))
+    return tuple(names), {s: _part(root, *one, names) for s, one in read.items()}, notes
+
+
+def _listed(root: Path) -> tuple[dict[str, _Place], list[str]]:
+    """Returns the splits that ImageSets/Main lists, and notes."""
+    notes = list[str]()
     lists = {s: root / "ImageSets" / "Main" / f"{s}.txt" for s in ("train", "val", "test")}
     if not lists["train"].is_file():
         lists["train"] = lists["train"].with_stem("trainval")
@@ -67,41 +110,42 @@ def find(rest: str, options: Any) -> boxes.Found:
     if lists["train"].stem == "trainval" and {*listed.get("train", ())} & {*listed.get("val", ())}:
         del listed["val"]
         notes.append("val: left out, as trainval, which has its images, is train")
-    if not any(listed.values()) or not (root / "Annotations").is_dir():
-        raise BadInput(
-            f"{key}: {root} lacks Annotations, or lists of images such as ImageSets/Main/train.txt;"
-            " give the folder with JPEGImages, Annotations and ImageSets, such as VOCdevkit/VOC2012"
-            "."
-        )
-    read = {split: _read(root, names) for split, names in listed.items() if names}
-    used = {one.name for _, objects, _ in read.values() for some in objects for one in some}
-    names = masks.VOC_OBJECTS
-    if options.label_names:
-        path = class_file.find(root, options.label_names, key)
-        names = class_file.read(path).names
-    elif not used <= {*names}:
-        names = tuple(sorted(used))
-    return tuple(names), {s: _part(root, *one, names) for s, one in read.items()}, notes
+    if not (root / "Annotations").is_dir():
+        return {}, notes
+    places = (root / "Annotations", root / "JPEGImages")
+    return {split: _Place(*places, names) for split, names in listed.items() if names}, notes
+
+
+def _unlisted(root: Path) -> dict[str, _Place]:
+    """Returns the splits of data without lists: folders of them, or `all`."""
+    folders = [(split, root / name, root / name) for split, name in _FOLDERS]
+    if (root / "Annotations").is_dir():
+        folders = [("all", root / "Annotations", root / "JPEGImages")]
+    found = dict[str, _Place]()
+    for split, annotations, images in folders:
+        names = sorted(path.stem for path in annotations.glob("*.xml"))
+        if names and (split != "all" or not found):
+            found.setdefault(split, _Place(annotations, images, names))
+    return found
 
 
 def _lines(path: Path) -> list[str]:
     return storage.read(path).decode("utf-8-sig", "replace").splitlines()
 
 
-def _read(root: Path, names: Sequence[str]) -> tuple[list[Any], _Objects, list[Problem]]:
-    """Returns name, file and sides of each image, its objects, and what is wrong."""
-    endings = {p.stem: p.name for p in (root / "JPEGImages").glob("*") if p.suffix.lower() in
-               EXTENSIONS}  # fmt: skip
+def _read(place: _Place) -> tuple[list[Any], _Objects, list[Problem]]:
+    """Returns name, XML file, file and sides of each image, its objects, and what is wrong."""
+    endings = {p.stem: p.name for p in place.images.glob("*") if p.suffix.lower() in EXTENSIONS}
     images, objects, wrong = [], [], list[Problem]()
-    for name in names:
-        path, sides, own = root / "Annotations" / f"{name}.xml", (0, 0), list[voc_file.VocObject]()
+    for name in place.names:
+        path, sides, own = place.annotations / f"{name}.xml", (0, 0), list[voc_file.VocObject]()
         try:
             sides, own = voc_file.read(storage.read(path))
         except (ValueError, OSError) as e:
             wrong.append(Problem(str(path), getattr(e, "strerror", None) or str(e)))
         if name not in endings:
-            wrong.append(Problem(str(path), f"there is no image {name} in JPEGImages"))
-        images.append((name, f"{root}/JPEGImages/{endings.get(name, name)}", sides))
+            wrong.append(Problem(str(path), f"there is no image {name} in {place.images.name}"))
+        images.append((name, str(path), str(place.images / endings.get(name, name)), sides))
         objects.append(own)
     return images, objects, wrong
 
@@ -114,13 +158,12 @@ def _part(
     for row, one in found:
         if one.name not in label_of:
             what = "boxes left out, whose class has no name in the file of classes"
-            where = f"{root}/Annotations/{images[row][0]}.xml"
-            wrong.append(Problem(where, f"there is no class {one.name!r}", what))
+            wrong.append(Problem(images[row][1], f"there is no class {one.name!r}", what))
     found = [(row, one) for row, one in found if one.name in label_of]
     ends = np.array([one.box for _, one in found], np.float64).reshape(-1, 4)
     return Annotated(
-        paths=[path for _, path, _ in images],
-        names=[f"JPEGImages/{os.path.basename(path)}" for _, path, _ in images],
+        paths=[path for _, _, path, _ in images],
+        names=[os.path.relpath(path, root) for _, _, path, _ in images],
         ids=[name for name, *_ in images],
         sides=np.array([sides for *_, sides in images], np.int64).reshape(-1, 2),
         rows=np.array([row for row, _ in found], np.int64),

@@ -52,7 +52,8 @@ def find(rest: str) -> boxes.Found:
                 f"{given}: no image of {split} has a file of labels; expected {_labels_of(first)} "
                 f"for {first}, and so on: the folder labels in place of images."
             )
-    return names, parts, []
+    notes = [f"{split}: images of {', '.join(map(str, some))}" for split, some in places.items()]
+    return names, parts, notes
 
 
 def _part(root: Path, places: Sequence[Path], names: Sequence[str]) -> Annotated:

@@ -57,6 +57,8 @@ class Table:
         `data.reader=python`; None if only TensorFlow reads them.
       truth: () -> a function, row -> all true boxes of the image, for evaluations; None for a
         source that knows no boxes but those in its fields.
+      most_boxes: the example of the source, in any of its tables, that has the most boxes to train
+        on, and how many; ("", 0) if they are not counted.
     """
 
     rows: int
@@ -70,6 +72,7 @@ class Table:
     most_labels: int = 0
     numpy_reader: Callable[[], Callable[[int], NumpyFields]] | None = None
     truth: "Callable[[], Callable[[int], Truth]] | None" = None
+    most_boxes: tuple[str, int] = "", 0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -29,7 +29,6 @@ from vit_jax.preflight.bench import (
     inputs,
     interleaved,
     our_steps,
-    restart,
     startup,
     suite,
 )
@@ -347,15 +346,6 @@ def test_startup_of_the_quickstart():
     assert set(found["beyond_imports_secs"]) == set(startup._FIRST_STEPS)
     for name in startup._FIRST_STEPS:
         assert found["secs"][name]["median"] > found["secs"]["import jax"]["median"]
-
-
-@pytest.mark.slow
-def test_restart_of_the_quickstart(monkeypatch):
-    monkeypatch.setattr(restart, "RUNS", {"quickstart": restart.RUNS["quickstart"]})
-    (row,) = restart.measure(rounds=1)["rows"]
-    assert row["secs"]["median"] == pytest.approx(sum(row["parts"].values()))
-    assert row["secs"]["median"] == pytest.approx(sum(row["buckets"].values()))
-    assert min(row["parts"][part] for part in ("imports", "data", "restore")) > 0
 
 
 def test_photos_are_as_large_as_photos(tmp_path):

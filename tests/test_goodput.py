@@ -80,18 +80,19 @@ from vit_jax.runtime import process_exit as ending, goodput
 from vit_jax.storage import files as storage
 real = storage.write
 storage.write = lambda *args: (time.sleep(0.2), real(*args))
+end_soon = threading.Thread(target=lambda: (time.sleep(0.5), ending.end(43))).start
 try:
     with goodput.recording(storage.path(sys.argv[1]), since=0.5, seen=None, alone=False):
         goodput.begin()
         goodput.event("save", 4)
-        threading.Thread(target=lambda: (time.sleep(0.5), ending.end(43))).start()
         {then}
 except ValueError:
+    end_soon()
     time.sleep(60)  # as `coordination.session`, which waits to know which process is gone
 """
 
 
-@pytest.mark.parametrize("then", ["time.sleep(60)", "raise ValueError('the other is gone')"])
+@pytest.mark.parametrize("then", ["end_soon(); time.sleep(60)", "raise ValueError('peer gone')"])
 def test_exit_from_another_thread_is_a_row(workdir, then):
     words = [sys.executable, "-c", LOST.replace("{then}", then), str(workdir)]
     assert subprocess.run(words, stderr=subprocess.DEVNULL).returncode == 43
@@ -150,3 +151,19 @@ def test_disk_that_takes_no_row_does_not_end_a_run(tmp_path, monkeypatch, caplog
     one_start(tmp_path, 0)
     assert "cannot write" in caplog.text
     assert "No space left" in caplog.text
+
+
+def test_step_that_two_starts_ago_was_reported_is_not_new(tmp_path):
+    def start(first, last):
+        with goodput.recording(tmp_path, since=0.5, seen=None):
+            known = goodput.reached()
+            goodput.begin()
+            metrics = jsonl.open_for_append(tmp_path / jsonl.METRICS_FILE, first)
+            metrics.add({"step": last})
+            metrics.close()
+        return known
+
+    assert [start(0, 100), start(50, 60), start(50, 70)] == [0, 100, 100]
+    assert goodput.reached() == 0
+    starts = [row for row in in_time(tmp_path) if row["event"] == "start"]
+    assert [row.get("reached") for row in starts] == [None, 100, 100]

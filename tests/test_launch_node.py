@@ -13,7 +13,7 @@ import pytest
 
 from launch import node
 from vit_jax.errors import BadInput
-from vit_jax.runtime import process_identity
+from vit_jax.runtime import process_identity, recovery
 from vit_jax.runtime.job_file import JobFile
 
 SKY = {
@@ -73,6 +73,16 @@ def test_all_that_is_printed_is_said():
 @pytest.mark.parametrize("how, code", [("exit 2", 2), ("exit 42", 42), ("kill -9 $$", 137)])
 def test_the_code_is_that_of_the_first_that_failed(how, code):
     assert run(f"[ $I = 0 ] && {how}; sleep 0.5; exit 43")[0] == code
+
+
+def test_the_next_start_is_told_when_the_first_process_failed(monkeypatch):
+    monkeypatch.setenv(recovery.ENDED, "")
+    begin = time.time()
+    _, lines = run('if [ "$I" = 1 ]; then exit 43; fi; sleep 0.5; date +%s.%N')
+    assert begin < float(os.environ[recovery.ENDED]) < float(lines[0][1])
+    os.environ[recovery.ENDED] = "7.0"
+    run("exit 0")
+    assert os.environ[recovery.ENDED] == "7.0"
 
 
 def test_what_does_not_follow_is_killed(monkeypatch):

@@ -79,11 +79,20 @@ def test_command_counts_from_the_creation_of_its_process(monkeypatch):
     monkeypatch.setattr(recovery.time, "time", lambda: 102.0)
     recovery.begin()
     try:
-        assert recovery.created(7.0) == 100.0
+        assert recovery.began(7.0) == 100.0
         monkeypatch.setattr(recovery.time, "time", lambda: 103.0)
         recovery.passed("imports")
-        found = recovery.of_this_start(90.0, recovery.created(7.0))
+        found = recovery.of_this_start(90.0, recovery.began(7.0))
         assert found["parts"] == [("noticing", 10.0), ("process_start", 2.0), ("imports", 1.0)]
     finally:
         recovery.forget()
-    assert recovery.created(7.0) == 7.0
+    assert recovery.began(7.0) == 7.0
+
+
+def test_parts_before_a_start_without_a_command_do_not_count(monkeypatch):
+    monkeypatch.setattr(recovery, "_created", None)
+    monkeypatch.setattr(recovery, "_passed", [("compile", 50.0), ("connecting", 103.0)])
+    since = recovery.began(100.0)
+    recovery._passed.append(("first_step", 110.0))
+    found = recovery.of_this_start(None, since)
+    assert (found["secs"], found["parts"]) == (10.0, [("connecting", 3.0), ("first_step", 7.0)])

@@ -4,9 +4,10 @@
 """Records where the time of a run goes: a row of goodput.jsonl at each event of its life.
 
 A row is `{"step": 600, "event": "save", "time": 1790000000.0}`, with the time in seconds since
-1970. Each start has the events `start` (with `restarts`, and `seen`: when an earlier start that
-left no `exit` was last seen), `initialised` (connected, built and restored), `first_step` (done,
-so compiled), `new_step` (the first that no earlier start had reported, with the split of the time
+1970. Each start has the events `start` (with `restarts`; `seen`: when an earlier start that left no
+`exit` was last seen; `reached`: the largest step that an earlier start had reported, because each
+start cuts metrics.jsonl), `initialised` (connected, built and restored), `first_step` (done, so
+compiled), `new_step` (the first that no earlier start had reported, with the split of the time
 until then: `secs`, `parts`, `buckets`, see `recovery`), `save` (committed) again and again, `stop`
 (requested; `why` names the source), `staged` (with `data.stage`: `bytes` in copies, images read in
 `copies` and from the `origin`), `exit` (with `code`). Process 0 writes. `python -m launch report`
@@ -17,7 +18,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ class _Record:
         self.restarts = 0
         self.since = 0.0  # when this start began
         self.ended: float | None = None  # when the last start ended
+        self.reached = 0  # the largest step that an earlier start had reported
         self.left_open: contextlib.ExitStack | None = None  # kept until `process_exit.end`
 
     def add(self, event: str, step: int | None = None, **more: Any) -> None:
@@ -102,7 +104,7 @@ def recording(
     if not write:
         yield
         return
-    _record = record = _begun(workdir / FILE, recovery.created(since), seen)
+    _record = record = _begun(workdir, recovery.began(since), seen)
     with contextlib.ExitStack() as stack:
         stack.enter_context(process_exit.before_exit(lambda: record.exit(process_exit.code())))
         try:
@@ -121,22 +123,38 @@ def recording(
             recovery.forget()
 
 
-def _begun(path: Path, since: float, seen: float | None) -> _Record:
+def _begun(workdir: Path, since: float, seen: float | None) -> _Record:
     """Returns a record with its first row; it writes nothing if the rows cannot be read."""
+    path = workdir / FILE
     record = _Record(path)
     record.since = since
     try:
         rows = jsonl.read_rows(path)
         record.restarts = sum(row.get("event") == "start" for row in rows)
         record.ended = recovery.ended(rows, seen, since)
+        record.reached = _reached(workdir, rows)
     except (OSError, PeerLost) as e:
         log.warning("cannot read %s: %s", path, e)
         record.close()
     more: dict[str, Any] = {} if seen is None else {"seen": seen}
+    if record.reached:
+        more["reached"] = record.reached
     record.add("start", time=since, restarts=record.restarts, **more)
     if record.restarts:
         record.begin()
     return record
+
+
+def _reached(workdir: Path, rows: Sequence[Mapping[str, Any]]) -> int:
+    steps = [row["reached"] for row in rows if type(row.get("reached")) is int]
+    with contextlib.suppress(OSError, PeerLost):  # `metric_writer.Report` tells it
+        steps += [row["step"] for row in jsonl.read_rows(workdir / jsonl.METRICS_FILE)]
+    return max(steps, default=0)
+
+
+def reached() -> int:
+    """Returns the largest step that an earlier start had reported; 0 if nothing is recorded."""
+    return _record.reached if _record else 0
 
 
 def event(name: str, step: int | None = None, **more: Any) -> None:

@@ -65,9 +65,16 @@ def passed(part: str) -> None:
         _passed.append((part, time.time()))
 
 
-def created(default: float) -> float:
-    """Returns the time at which this process was created; the default if no command began it."""
-    return default if _created is None else _created
+def began(since: float) -> float:
+    """Returns the time at which this start began; drops the parts that were passed before it.
+
+    Args:
+      since: that time if no command began this process; otherwise it is that of its creation.
+    """
+    if _created is not None:
+        return _created
+    _passed[:] = [mark for mark in _passed if mark[1] >= since]  # others built a model before
+    return since
 
 
 def forget() -> None:

@@ -65,6 +65,12 @@ class Child:
         return answer
 
 
+def end_with_parent(number: signal.Signals) -> None:
+    """Lets this process get a signal when the thread that started it ends; only on Linux."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, number)  # PR_SET_PDEATHSIG
+
+
 @contextlib.contextmanager
 def _blocked() -> Iterator[None]:
     """Blocks SIGINT and SIGTERM in every thread of a process that starts meanwhile.
@@ -81,8 +87,7 @@ def _blocked() -> Iterator[None]:
 
 
 def _serve(channel: Connection, make: Callable[..., Any], args: tuple[Any, ...]) -> None:
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: also if the parent is killed
+    end_with_parent(signal.SIGKILL)  # also if the parent is killed
     os.dup2(2, 1)  # keeps stdout clean
     apply = None
     with contextlib.suppress(EOFError):

@@ -204,7 +204,6 @@ class Report:
                 f"cannot read {jsonl.rows_path(metrics)}: {e.strerror}. Make it readable, or move "
                 "it away: the run then goes on with new metrics from its checkpoint on."
             ) from e
-        self.reached = max((row["step"] for row in rows), default=0)  # by an earlier start too
         self._rows = [row for row in rows if row["step"] <= step]
         self._file = jsonl.open_for_append(metrics, step) if write else None
         self._workdir = workdir

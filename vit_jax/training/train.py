@@ -321,7 +321,7 @@ def loop(
                         batch = next(batches)
                     state, metrics = train_step(state, batch, key)
                 done = step
-                dispatched(step, first, report.reached, metrics)
+                dispatched(step, first, goodput.reached(), metrics)
                 window.add(step, metrics)
                 profile.after(step, metrics)
                 checkpoints.check()

@@ -3,8 +3,8 @@
 
 """Kills a process of a run and measures the seconds to the first step that is new.
 
-The run has the launcher of `launch local` above it, which starts it again. Each kill follows a
-committed checkpoint; the compile cache is warm. The run splits the time itself
+The run is on the CPU. It has the launcher of `launch local` above it, which starts it again. Each
+kill follows a committed checkpoint; the compile cache is warm. The run splits the time itself
 (`runtime/recovery.py`). Start from `measure`.
 """
 
@@ -31,7 +31,18 @@ from vit_jax.storage import jsonl
 
 ROUNDS = 3  # kills of each run
 _MOST_SECS = 300  # from one event to the next
-_COMMON = ["--config.length=1000000 steps", "--config.report.every=1 steps"]
+_END_SECS = 10  # for a launcher to end its processes, until it must kill them
+_COMMON = [
+    *("--config.platform=cpu", "--config.length=1000000 steps"),
+    "--config.report.every=1 steps",
+]
+# The launcher gets a signal when this process is killed, and passes it on.
+_LAUNCHER = """
+import runpy, signal
+from vit_jax.runtime import worker_process
+worker_process.end_with_parent(signal.SIGTERM)
+runpy.run_module({node!r}, run_name="__main__")
+"""
 _S16 = [
     *("--config.model.variant=S/16", "--config.model.width=0", "--config.model.depth=0"),
     *("--config.model.mlp=0", "--config.model.heads=0", "--config.data.image_size=224"),
@@ -99,7 +110,8 @@ class _Launched:
         arguments += [f"--config.compile_cache={folder / 'compiled'}", *_COMMON, *overrides]
         job = folder / "job.json"
         job.write_text(json.dumps({"arguments": arguments}), encoding="utf-8")
-        self._words = ["-m", _node(), f"--count={count}", "--again", f"@{job}"]
+        launcher = _LAUNCHER.format(node=_node())
+        self._words = ["-c", launcher, f"--count={count}", "--again", f"@{job}"]
         self._since = 0.0
 
     def __enter__(self) -> "_Launched":
@@ -111,19 +123,20 @@ class _Launched:
         return self
 
     def __exit__(self, *_: object) -> None:
-        children = self._children()
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()  # first: it would start the others again
-        self._process.wait()
-        for pid in children:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        for stop in (self._process.terminate, self._process.terminate, self._process.kill):
+            stop()  # the launcher passes the first signal on, and kills at the second
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_END_SECS)
+                return
 
     def restart(self) -> dict[str, Any]:
         """Kills the last process right after a checkpoint; returns the split of the time."""
         self._await("save")
         killed = self._since = time.time()
-        os.kill(self._children()[-1], signal.SIGKILL)
+        children = self._children()
+        if not children:
+            raise RunFailed("no process of the run to kill; bench restart needs Linux")
+        os.kill(children[-1], signal.SIGKILL)
         row = self._await("new_step")
         secs = row["time"] - killed
         more = secs - row["secs"]  # until the launcher saw it
@@ -151,8 +164,10 @@ class _Launched:
                     self._since = row["time"]
                     return row
             time.sleep(0.02)
+        code = self._process.poll()
+        how = f"in {_MOST_SECS} s" if code is None else f"until its launcher ended with code {code}"
         said = self._log.read_text(encoding="utf-8", errors="replace")[-2000:]
-        raise RunFailed(f"the run came to no {event} in {_MOST_SECS} s:\n{said}")
+        raise RunFailed(f"the run came to no {event} {how}:\n{said}")
 
 
 def _node() -> str:

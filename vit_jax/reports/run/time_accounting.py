@@ -136,14 +136,6 @@ class Restart:
     secs: float
     parts: dict[str, float]
 
-    @property
-    def buckets(self) -> dict[str, float]:
-        """Bucket of ml-goodput-measurement -> seconds."""
-        sums = dict[str, float]()
-        for part, secs in self.parts.items():
-            sums[recovery.PARTS[part]] = sums.get(recovery.PARTS[part], 0.0) + secs
-        return sums
-
 
 def restarts(rows: Sequence[dict[str, Any]]) -> list[Restart]:
     """Returns the starts that came to a new step, in order; rows that are damaged are left out."""

@@ -172,11 +172,13 @@ def test_on_a_cpu_tokens_are_rows_of_one_product():
     assert layers.product(of_tokens) is jax.lax.dot_general
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("kind", SHAPES)
 def test_both_paths_agree_in_value_and_gradients(kind):
     assert_agree(*both(kind, "float32"), 2e-5)
 
 
+@pytest.mark.integration
 def test_both_paths_agree_in_bfloat16():
     plain, fused = both("vit", "bfloat16")
     assert_agree(fused, plain, 0.1)  # bfloat16 has 8 bits
@@ -184,6 +186,7 @@ def test_both_paths_agree_in_bfloat16():
     assert_agree(fused, exact, 0.2)  # as near to the truth
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("remat", ["dots", "query,key,value,attention"])
 def test_the_fused_path_may_be_recomputed(remat):
     assert_agree(both("vit", "float32", remat)[1], both("vit", "float32")[0], 2e-5)

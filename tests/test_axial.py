@@ -155,6 +155,7 @@ def axial_resnet(weights, images, cfg):
     return numpy_vit.linear(x.mean(axis=(1, 2)), w["head"])
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("variant", ["AxialResNet-S", "AxialResNet50"])
 def test_axial_resnet_equals_numpy(variant):
     cfg, params, images = params_and_images("resnet", variant=variant, root_width=32)
@@ -298,6 +299,7 @@ def test_remat_keeps_what_it_says_and_changes_nothing(family):
         FAMILIES[family][0](remat="token")
 
 
+@pytest.mark.integration
 @EVERY
 def test_feature_maps_are_those_of_the_levels(family):
     cfg, params, images = params_and_images(family)
@@ -348,6 +350,7 @@ def test_logits_on_a_mesh_equal_those_of_one_device(family):
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.integration
 @EVERY
 def test_steps_of_training_lower_the_loss(family):
     cfg = FAMILIES[family][0](**({"stages": (1,)} if family == "resnet" else {"depth": 1}))

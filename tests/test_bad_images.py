@@ -89,6 +89,7 @@ def test_labels_are_those_of_the_replacement(tmp_path):
     assert sorted(batch["labels"][:, 0].tolist()) == sorted(expected)
 
 
+@pytest.mark.integration
 def test_replacement_is_the_same_after_a_resume_and_in_any_number_of_processes(tmp_path):
     split = files(tmp_path, bad=(1, 2))
     whole = list(skipping(split).train(0, 10))
@@ -271,6 +272,7 @@ def test_bad_images_print_no_tracebacks(tmp_path, root):
     assert split.name(3) in done.stderr
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("size", [2, 5])
 def test_gaps_are_filled_wherever_they_are(tmp_path, monkeypatch, size):
     """At the ends of batches, over whole batches, and at the ends of what is read at a time."""

@@ -111,6 +111,7 @@ def test_branch_says_where_it_comes_from(parent, cooled, capsys):
     assert "branch" not in capsys.readouterr().out
 
 
+@pytest.mark.integration
 def test_page_counts_the_time_of_its_own_steps_alone(parent, tmp_path):
     copy = shutil.copytree(parent, tmp_path / "copy")
     whole = history.read(copy)
@@ -332,6 +333,7 @@ def test_bad_input_is_one_message_and_changes_nothing(
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.integration
 def test_step_beyond_the_new_length_is_bad_input(parent, tmp_path, capsys):
     for length in (4, 8):
         assert begin(parent, 8, tmp_path / "new", f"--config.length={length} steps") == 2
@@ -353,6 +355,7 @@ def test_damaged_step_is_bad_input(parent, tmp_path, capsys, name):
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.integration
 def test_data_with_other_classes_are_refused(parent, tmp_path, capsys):
     copy = shutil.copytree(parent, tmp_path / "parent")
     (copy / "classes.json").write_text(json.dumps({"classes": list("abcdefghij")}))

@@ -64,6 +64,7 @@ def with_tables(monkeypatch, **changes):
     monkeypatch.setattr(sources, "open_source", opened)
 
 
+@pytest.mark.integration
 def test_a_run_is_compiled_while_its_images_are_opened(config, seen, monkeypatch):
     """With the settings of the caller, and its state is the one that is compiled later."""
     real, precisions = program.Program.lower_step, []

@@ -110,6 +110,7 @@ def placed(cfg, shape):
     )
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("family", ["vit", pytest.param("hybrid", marks=pytest.mark.slow)])
 def test_state_of_eight_devices_restores_anywhere(opened, family):
     cfg = tiny.FAMILIES[family]()

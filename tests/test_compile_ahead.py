@@ -24,6 +24,7 @@ def fresh():
     compile_ahead.options.cache_clear()
 
 
+@pytest.mark.integration
 def test_products_of_a_step_are_not_given_to_ynnpack():
     lowered = our_steps.make(ASKED).lower_step()
     text = lowered.compile().as_text()

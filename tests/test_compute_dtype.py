@@ -79,6 +79,7 @@ def test_all_factors_but_the_heads_are_bfloat16_and_the_stream_is_float32():
     assert set(sums) == {"f32"}
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("family", tiny.FAMILIES)
 def test_every_family_is_closer_to_float32_than_bfloat16_is(family):
     of, small = {}, {"stages": (1,)} if family in ("hybrid", "bit") else {}
@@ -100,6 +101,7 @@ def of_path(name):
     return weighted(cfg)(tiny.params(cfg), tiny.images())
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("path", ["memory_efficient", "packed", "xla"])
 def test_all_paths_of_attention_agree(path):
     leaves = (jax.tree.leaves(of_path(name)) for name in (path, "plain"))

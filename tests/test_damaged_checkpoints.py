@@ -94,6 +94,7 @@ def put(path, content):
     path.unlink() if content is None else path.write_bytes(content)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_damage_in_any_file_of_the_newest_step_is_found(workdir, caplog, damage):
     caplog.set_level(logging.INFO, "vit_jax")

@@ -218,6 +218,7 @@ def test_losses_are_by_hand():
     assert totals["centred"] == pytest.approx(total, rel=1e-5)
 
 
+@pytest.mark.integration
 def test_boxes_come_back_from_what_positions_should_say():
     """A network that says just what it should learn finds every box, once."""
     true = np.array([[4, 6, 30, 28], [50, 10, 90, 60], [8, 40, 20, 52]], np.float32)
@@ -293,6 +294,7 @@ def test_every_side_of_a_patch_has_levels():
     assert pyramid.strides(30)[:2] == (15, 30)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("rows", [14, 18, 20, 50])
 def test_a_row_of_the_map_is_seen_where_the_head_places_it(rows):
     """At every level, in the positions whose squares hold its pixels."""
@@ -410,6 +412,7 @@ def test_loss_and_gradients_are_those_of_one_device_and_of_the_whole_batch(shape
     assert (total["examples"], set(total)) == (7, {*Detection.EVALUATED, "examples"})
 
 
+@pytest.mark.integration
 def test_loss_is_divided_by_the_positions_of_the_whole_batch():
     """Of the two halves together, it is that of an evaluation, and not a mean of two ratios."""
     measured, _, _, objective = steps((1, 1, 1, 1))

@@ -87,6 +87,7 @@ def test_boxes_follow_the_rule_of_inception_crop(monkeypatch, areas):
         assert expected == tuple(found)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("size", ["16", "(30, 50)", "(40, 28)"])
 def test_inception_crop_is_that_of_the_host(monkeypatch, size):
     op = op_of(f"inception_crop({size})")
@@ -167,6 +168,7 @@ def test_rows_draw_for_themselves_and_for_their_step():
     np.testing.assert_array_equal(first[:2], run(images[:2], jax.random.key(1)))
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("shape", [(8,), (2, 2, 2)])
 def test_draws_are_those_of_any_mesh(shape):
     """Rows over all devices, or over the first two axes of a mesh of three."""

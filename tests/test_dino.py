@@ -144,6 +144,7 @@ def in_numpy(objective, params, teacher, kept, given, masks):
     return losses
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("separate", [False, True])
 def test_losses_are_those_of_the_papers_formulas(separate):
     objective = made(separate=separate)
@@ -226,6 +227,7 @@ def test_the_global_batch_counts_on_any_mesh_and_by_micro_batches(centring, accu
         assert not kernel.sharding.is_fully_replicated  # the teacher is placed like the student
 
 
+@pytest.mark.integration
 def test_koleo_of_micro_batches_is_that_of_the_students_own_dropped_paths():
     """A network whose training depends on its key, as with stochastic depth."""
 
@@ -258,6 +260,7 @@ def test_koleo_of_micro_batches_is_that_of_the_students_own_dropped_paths():
     )  # fmt: skip
 
 
+@pytest.mark.integration
 def test_teacher_follows_by_the_schedule_and_prototypes_wait():
     objective, tx = made(), optax.sgd(0.3)
     decay = train_step.decays(0.9, 1.0, 4)
@@ -383,6 +386,7 @@ def vit(**more):
     return variants.config(**(sizes | more), classes=0)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("pool, registers", [("token", 2), ("gap", 0)])
 def test_tokens_of_a_vit_are_its_representation_and_its_map(pool, registers):
     cfg = vit(pool=pool, registers=registers)

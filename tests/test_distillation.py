@@ -191,6 +191,7 @@ def steps(accumulation=1, shape=(1, 1, 1, 1)):
     return np.array(found), jax.device_get(current)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("accumulation, shape", [
     pytest.param(4, (1, 1, 1, 1), marks=pytest.mark.integration), (2, (1, 2, 2, 2)),
 ])  # fmt: skip
@@ -433,6 +434,7 @@ def test_deits_recipe_has_its_numbers(kind, share, temperature):
     assert (config.mixup.alpha, config.mixup.cutmix, config.loss.label_smoothing) == (0.8, 1.0, 0.1)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("paper", ["patient", "deit"])
 def test_a_plan_of_the_recipe_needs_no_file_of_the_teacher(paper, monkeypatch):
     monkeypatch.setattr(loading, "read_weights", None)

@@ -71,6 +71,7 @@ def test_state_and_products_of_other_optimizers_count():
     assert estimate.step_flops(made) - estimate.step_flops(small()) == products
 
 
+@pytest.mark.integration
 def test_sam_computes_moves_and_sends_twice():
     once, twice = small(mesh__tensor=2), small(mesh__tensor=2, optimizer__sam__rho=0.05)
     assert estimate.step_flops(twice) == 2 * estimate.step_flops(once)
@@ -140,6 +141,7 @@ def test_tensor_parallelism_adds_activations_up():
     assert "tensor" not in estimate.collectives(small())
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("changes", [{"accumulation": 2}, {"mesh__fsdp": 8}], ids=str)
 def test_a_compiler_sends_little_more_than_the_least(changes):
     made = small(**changes)

@@ -74,6 +74,7 @@ def test_imagenet_a_is_chosen_among_the_classes_of_its_images(weights, tmp_path,
     assert f"top-1 {expected:.2%}" in printed
 
 
+@pytest.mark.integration
 def test_real_takes_its_labels_by_file_name(weights, tmp_path, capsys):
     of = images(tmp_path / "imagenet2012", [3, 5, 8])
     best = logits(weights, of).argmax(axis=1).tolist()

@@ -299,6 +299,7 @@ def wnid(name):
     return imagenet_labels.wnids().index(name)
 
 
+@pytest.mark.integration
 def test_real_counts_a_prediction_in_the_set_whatever_the_order(noise):
     counted = [(30 + i, labels) for i, (_, _, labels) in enumerate(VALIDATION) if labels]
     logits = noise.logits([small_imagenets.jpeg(k) for k, _ in counted])

@@ -176,6 +176,7 @@ def model_of(family):
     return tiny.FAMILIES[family](**({"representation": 10} if family == "vit" else {}))
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("family", tiny.FAMILIES)
 def test_the_head_makes_logits_of_representations(family):
     cfg, images = model_of(family), pictures_of(8)

@@ -149,6 +149,7 @@ def test_arguments_without_use_are_refused(workdir, tmp_path, monkeypatch, capsy
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "head, levels, changes",
     [

@@ -344,6 +344,7 @@ def test_jax_alone_reads_every_family_at_any_batch(folder):
     assert shown.count("\n") == 2 * len(exports.KINDS)
 
 
+@pytest.mark.integration
 def test_what_is_read_here(folder):
     with np.load(folder / "token.npz") as file:
         found = stablehlo.read(folder / "token")(file["images"])

@@ -32,6 +32,7 @@ def no_pool(family):
     return {} if family in ("bit", "mixer") else {"pool": "gap"}
 
 
+@pytest.mark.integration
 @FAMILIES
 def test_last_map_is_what_is_pooled(family):
     cfg = tiny.FAMILIES[family](**no_pool(family))

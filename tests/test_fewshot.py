@@ -224,6 +224,7 @@ def test_several_sources_are_keyed_by_source(digits_run, image_folder, capsys):
     assert found["digits"]["all"]["top1"] > 0.3
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("method", ["knn", "probe"])
 def test_other_methods_tell_red_from_blue(digits_run, image_folder, capsys, method, monkeypatch):
     monkeypatch.setattr(probe, "MOST_STEPS", 30)

@@ -163,6 +163,7 @@ def run(weights, images, out, *more):
     return main.main(["figures", str(weights), f"--images={images}", f"--out={out}", *more])
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("kind", ["vit", "map", "hybrid", "timm", "hf"])
 def test_command_writes_pictures_and_a_page(weights, photos, tmp_path, kind, request):
     if kind != "vit":

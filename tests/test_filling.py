@@ -281,6 +281,7 @@ def tasks(root, skip=(), **keys):
                              init="imagenet21k/ViT-L_16.npz")  # fmt: skip
 
 
+@pytest.mark.integration
 def test_means_are_na_while_a_task_is_missing(tmp_path):
     tasks(tmp_path)
     whole = fill(tmp_path, "9")

@@ -92,6 +92,7 @@ except ValueError:
 """
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("then", ["end_soon(); time.sleep(60)", "raise ValueError('peer gone')"])
 def test_exit_from_another_thread_is_a_row(workdir, then):
     words = [sys.executable, "-c", LOST.replace("{then}", then), str(workdir)]

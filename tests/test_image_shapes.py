@@ -289,6 +289,7 @@ def test_every_family_trains_on_images_that_are_not_square(tmp_path, channels, s
     assert np.isfinite([value for (_, key), value in found.items() if "loss" in key]).all()
 
 
+@pytest.mark.integration
 def test_a_run_of_before_is_read_and_continued(tmp_path, digits_run):
     """Its configuration has neither channels nor text for a size."""
     old = tmp_path / "old"

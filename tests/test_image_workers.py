@@ -119,6 +119,7 @@ def held():
         return len(os.listdir("/proc/self/fd")), maps.read().count("memfd")
 
 
+@pytest.mark.integration
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("sent, error", [(signal.SIGKILL, PeerLost), (signal.SIGSEGV, RunFailed)])
 def test_a_dead_worker_ends_all_and_leaves_nothing_behind(sent, error):

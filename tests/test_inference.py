@@ -36,6 +36,7 @@ def model(digits_run):
     return inference.open_model(str(digits_run))
 
 
+@pytest.mark.integration
 def test_files_are_seen_as_load_sees_them(model, digits_run, tmp_path):
     paths = model_commands.digit_files(tmp_path, model.batch_size + 3)
     done = []

@@ -114,6 +114,7 @@ def test_file_that_cannot_be_loaded(files, tmp_path, capsys):
     assert "wrong shape  block_0/attn_norm/scale: (23,)" in capsys.readouterr().err
 
 
+@pytest.mark.integration
 def test_neither_tensorflow_nor_a_backend_is_started(files, without_devices):
     command = [sys.executable, "-c", without_devices, "inspect", str(files["timm"])]
     subprocess.run(command, check=True, timeout=120, stdout=subprocess.DEVNULL)

@@ -122,6 +122,7 @@ def test_ops_that_draw_nothing_are_all_that_are_done():
     }  # fmt: skip
 
 
+@pytest.mark.integration
 def test_orders_stay_those_of_windows_and_mixtures(tmp_path):
     for shard in range(4):
         members = {}

@@ -97,6 +97,7 @@ def numpy_logits(cfg, params, images):
     return numpy_vit.linear(np.stack(rows), weights["head"])
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "changes",
     [

@@ -76,6 +76,7 @@ def step_on(cfg: variants.Config, shape: tuple[int, ...], **options):
 QUICK = [("vit", (2, 2, 2, 1)), *((family, (1, 2, 2, 2)) for family in ("vit", "mixer"))]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "family, shape",
     [
@@ -101,6 +102,7 @@ def test_losses_of_three_steps_are_those_of_one_device(family, shape):
     assert bool(params) == (shape[2] * shape[3] > 1 and (shape[2] > 1 or family != "bit"))
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "family",
     ["vit", *(pytest.param(f, marks=pytest.mark.slow) for f in ("hybrid", "bit", "mixer"))],

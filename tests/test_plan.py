@@ -309,6 +309,7 @@ def test_alternatives_leave_out_what_is_set_already():
     assert [s["mesh.fsdp"] for s in shared] == [16]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "args, parts",
     [
@@ -402,6 +403,7 @@ def dies(*_):
     os._exit(134)
 
 
+@pytest.mark.integration
 def test_a_compiler_that_dies_is_reported(monkeypatch):
     monkeypatch.setattr(plan.compile_for, "measuring", dies)
     with (
@@ -424,6 +426,7 @@ def test_this_machine_is_planned_by_its_own_compiler():
     assert found.limited_by == "compute"
 
 
+@pytest.mark.integration
 def test_gpus_are_counted_where_none_is():
     if jax.default_backend() == "gpu":
         pytest.skip("this machine has a GPU, which compiles")

@@ -77,6 +77,7 @@ def test_command_of_the_page_draws_a_panel_for_each_run(others, tmp_path, monkey
     assert height > 2 * width  # three panels, one below the other
 
 
+@pytest.mark.integration
 def test_runs_that_differ_in_nothing_and_files_have_no_settings(digits_run, files):
     assert positions.differing([str(digits_run), str(digits_run), str(files["vit"])]) == [{}] * 3
 

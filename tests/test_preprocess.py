@@ -143,6 +143,7 @@ def test_wrong_op_names_what_it_takes(chain, parts):
     assert [p for p in (KEY, *parts) if p not in str(caught.value)] == []
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("exact", [True, False])
 def test_rows_and_columns_may_differ(exact):
     chain = "resize({size})|central_crop({size})" if exact else "resize_small({size*8//7})"

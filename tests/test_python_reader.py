@@ -183,6 +183,7 @@ def test_a_continued_run_reads_the_same_batches(tmp_path):
         assert all(np.array_equal(a[key], b[key]) for key in a)
 
 
+@pytest.mark.integration
 def test_bad_images_end_the_run_or_are_replaced_by_the_next(tmp_path):
     split = opened(f"folder:{folder(tmp_path, 0, 2, 3, 17)}").split("train")
     for pipe in pipes(split, AUGMENTED):

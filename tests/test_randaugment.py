@@ -222,6 +222,7 @@ def test_cutout_fills_a_square_about_a_pixel(level, half, y, x):
 # ---------------------------------------------------------------- the whole
 
 
+@pytest.mark.integration
 def test_one_seed_is_one_image_and_many_seeds_are_many():
     image = smooth_noise(24, 30)
     once, again = many("randaug(2, 1)", image, 60), many("randaug(2, 1)", image, 15)

@@ -105,6 +105,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_what_a_refused_start_finds_it_leaves(stopped, capsys, change):
     change(stopped)
@@ -185,6 +186,7 @@ def test_the_workdir_in_a_command_is_quoted(stopped):
     assert flag == f"--config.init={folder}"
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("begun", [False, True])
 def test_no_memory_in_the_first_step_leaves_what_was_there(stopped, monkeypatch, capsys, begun):
     """Everything is written by then: the newest step, which is damaged, is set aside."""

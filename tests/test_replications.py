@@ -142,6 +142,7 @@ def test_authors_without_dropout_are_shown_without_a_verdict_and_with_the_reason
     assert report.summary == "0 of 54 public cells reproduced"
 
 
+@pytest.mark.integration
 def test_both_columns_of_the_readme_are_counted_in_its_own_table(fill):
     rate = {("B/16", "cifar10"): 0.01}
     given = [

@@ -44,6 +44,7 @@ def norm(tree):
     return np.sqrt(sum(np.sum(np.square(x)) for x in jax.tree.leaves(tree)))
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("accumulation", [1, 4])
 @pytest.mark.parametrize("random", [False, True])
 def test_update_is_the_gradient_uphill_with_the_draws_of_the_first_pass(accumulation, random):

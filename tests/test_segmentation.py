@@ -88,6 +88,7 @@ def steps(head, shape, accumulation=1):
     return np.array(measured), jax.device_get(sums), split
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "head, shape, accumulation",
     [

@@ -168,6 +168,7 @@ def test_losses_and_hits_are_those_of_the_papers_formulas(kind):
     assert not np.concatenate([x[~real] for x in found]).any()
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("kind", pairs.KINDS)
 @pytest.mark.parametrize("shape", [(1, 8, 1, 1), (1, 2, 2, 2), (1, 1, 8, 1), (2, 2, 2, 1)])
 def test_chunks_around_the_mesh_are_exact_and_no_device_has_all_pairs(kind, shape):
@@ -272,6 +273,7 @@ def test_both_passes_of_a_micro_batch_drop_the_same():
     )
 
 
+@pytest.mark.integration
 def test_loss_begins_where_the_paper_says():
     """With log 10 and -10, all pairs begin near -10, so an image costs about 10."""
     objective = Siglip(**TEXT)

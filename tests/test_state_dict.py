@@ -227,6 +227,7 @@ OURS = {
 }
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "kind", [pytest.param(k, marks=[pytest.mark.slow] * (k == "BiT")) for k in OURS]
 )

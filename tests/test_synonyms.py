@@ -60,6 +60,7 @@ def flags_in(said):
 # ---------------------------------------------------------------- the table
 
 
+@pytest.mark.integration
 def test_each_word_leads_to_what_there_is():
     for kind, word in WORDS:
         text, remark = synonyms.meant(kind, word)

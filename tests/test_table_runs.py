@@ -235,6 +235,7 @@ def parts(job):
     return verb, config.removeprefix("--config="), workdir.removeprefix("--workdir="), more
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "name", ["2", "5", "9", "figure3", "augreg3", "augreg6", "replication", "big_vision", "mixer"]
 )

@@ -533,6 +533,7 @@ def test_rows_tell_of_memory_and_waiting(finished):
             assert not {"memory/device_bytes", "data/bad_images"} & row.keys()
 
 
+@pytest.mark.integration
 def test_metrics_are_fetched_once_a_window(tmp_path, monkeypatch):
     fetches = []
     real = jax.device_get

@@ -159,6 +159,7 @@ def test_a_model_without_that_part_is_refused(family, text, message):
 # ---------------------------------------------------------------- what it computes
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "cfg, text",
     [
@@ -180,6 +181,7 @@ def test_merged_weights_give_the_same_logits(cfg, text):
     assert np.abs(beside - tiny.logits(cfg, tiny.params(cfg), images)).max() > 0.1
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "form", [{}, {"unrolled": True, "remat": "full"}], ids=["scan", "unrolled"]
 )

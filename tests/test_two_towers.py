@@ -222,6 +222,7 @@ def test_commands_of_the_page_run_one_after_the_other(tmp_path, monkeypatch, ima
     assert not [p for p in saved.rglob("*") if "embedding" in p.name]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "args, parts",
     [

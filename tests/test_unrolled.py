@@ -64,6 +64,7 @@ def test_value_and_gradients_are_those_of_the_scan(changes):
     assert_same(tiny.config(**changes))
 
 
+@pytest.mark.integration
 def test_mixers_too():
     assert_same(tiny.mixer(drop_path=0.4))
 
@@ -82,6 +83,7 @@ def test_forward_derivatives_are_those_of_the_scan():
     assert np.abs(expected).max() > 1e-3
 
 
+@pytest.mark.integration
 def test_initial_parameters_are_the_same():
     cfg = tiny.config()
     images, key = tiny.images(), jax.random.key(0)
@@ -90,6 +92,7 @@ def test_initial_parameters_are_the_same():
     jax.tree.map(np.testing.assert_array_equal, scanned, found)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("pool, posemb", [("token", "relative"), ("gap", "none")])
 def test_only_a_class_token_saves_flops_of_the_last_block(pool, posemb):
     cfg = variants.config(
@@ -144,6 +147,7 @@ def test_losses_on_a_mesh_are_those_of_the_scan(monkeypatch):
     assert np.ptp(expected[:, 0]) > 1e-4  # it learns
 
 
+@pytest.mark.integration
 def test_tokens_split_over_devices_keep_the_scan(monkeypatch):
     """Eight tokens, so that their axis can be split, of which the last block would compute one."""
     table = (("act_batch", ("data", "fsdp")), ("act_tokens", ("tensor",)))

@@ -621,6 +621,7 @@ TABLE = (
 )
 
 
+@pytest.mark.integration
 @EVERY_FAMILY
 def test_logits_on_a_mesh_equal_those_of_one_device(family):
     cfg = tiny.FAMILIES[family](**{"pool": "map", "posemb": "relative"} if family == "vit" else {})
@@ -645,6 +646,7 @@ def test_logits_on_a_mesh_equal_those_of_one_device(family):
 # --- what all families have in common ---
 
 
+@pytest.mark.integration
 @EVERY_FAMILY
 def test_bfloat16_stays_near_float32_and_keeps_parameters_and_logits_float32(family):
     exact, rough = (tiny.FAMILIES[family](dtype=dtype) for dtype in ("float32", "bfloat16"))
@@ -686,6 +688,7 @@ def value_and_grads(family, remat):
 NAMES = {"hybrid": "conv,query,mlp_up", "bit": "conv", "mixer": "mlp_up"}
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "remat", ["full", *(pytest.param(r, marks=pytest.mark.slow) for r in ("dots", "names"))]
 )
@@ -733,6 +736,7 @@ def kept_bytes(cfg, size=()):
     return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(left))
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("scan", [True, pytest.param(False, marks=pytest.mark.slow)])
 @EVERY_FAMILY
 def test_what_is_kept_for_the_backward_pass_is_what_remat_says(family, scan):

@@ -180,6 +180,7 @@ def test_positions_at_every_layer_are_those_of_the_layer():
 # --- scan and remat ---
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "posemb, at", [("relative", "stem"), ("learned2d", "every"), ("learned1d", "shared")]
 )
@@ -230,6 +231,7 @@ REMATS = [
 ]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("remat, scan", REMATS)
 def test_remat_changes_neither_value_nor_gradients(remat, scan):
     (value, grads), _ = value_and_grads(remat, scan)

@@ -90,6 +90,7 @@ def test_parameters_and_flops_are_those_counted_by_hand(name):
     assert cfg.forward_flops(*SIZE) - plain.forward_flops(*SIZE) == flops
 
 
+@pytest.mark.integration
 @together
 def test_scan_loop_and_unrolled_layers_agree(settings):
     cfg = tiny.config(**settings, depth=2)
@@ -247,6 +248,7 @@ def test_tokens_that_are_not_real_change_nothing(settings):
     assert np.abs(masked[0] - all_real).max() > 1e-3
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("settings", [{"pool": "gap"}, {"registers": 2}, {"pool": "map"}])
 def test_a_step_with_patch_dropout_sees_some_patches_of_each_image(settings):
     """The logits are those of 3 of the 6 patches, whichever, in a place of their own."""

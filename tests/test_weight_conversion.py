@@ -309,6 +309,7 @@ def test_scanned_blocks_of_different_depths(tmp_path):
     assert re.search(r"missing +block_[23]/", said)
 
 
+@pytest.mark.integration
 def test_every_change_of_a_file_is_an_error_or_changes_nothing(tmp_path):
     """Random damage; another exception than BadInput, or another model, would fail."""
     rng, outcomes = np.random.default_rng(0), {"refused": 0, "same": 0}

@@ -95,6 +95,7 @@ def test_split_and_joined_keep_every_patch():
     assert (np.asarray(parts[5]).reshape(3, 3, 4)[2:] == 0).all()
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "settings",
     [{"pool": "gap"}, {"registers": 2, "pool": "map"}, {"rope": "axial", "posemb": "none"}],

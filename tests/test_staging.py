@@ -409,12 +409,18 @@ def test_an_end_does_not_wait_for_a_store_that_hangs(tmp_path, monkeypatch):
     pipe = pipe_of(opened(f"folder:{source(tmp_path / 'origin')}").split("train"))
     begun, hangs = background.threading.Event(), background.threading.Event()
     monkeypatch.setattr(background, "_CLOSE_SECS", 0.01, raising=False)
-    monkeypatch.setattr(copies.Copies, "copy", lambda *args: begun.set() or hangs.wait(20))
+
+    def copy(*args):
+        begun.set()
+        hangs.wait(20)
+
+    monkeypatch.setattr(copies.Copies, "copy", copy)
     _, staging = background.begin(copies.Copies("x", str(tmp_path), 0), pipe, range(4), 0)
     begun.wait()
     staging.close()
     assert staging._thread.is_alive()
     hangs.set()
+    staging._thread.join()
 
 
 def test_a_copy_is_not_compared_to_its_end_after_a_stop(tmp_path):
@@ -467,6 +473,7 @@ def test_images_of_no_batch_are_not_counted(tmp_path):
     staging.close()
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("kind", ["folder", "records"])
 def test_copies_of_a_bucket_are_read_in_its_place(tmp_path, store, kind):
     root = source(tmp_path / "origin")

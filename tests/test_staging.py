@@ -28,6 +28,7 @@ from vit_jax.data import readers
 from vit_jax.data.formats import stored
 from vit_jax.data.inspect import bench
 from vit_jax.data.ops import chain
+from vit_jax.data.sources import record_index
 from vit_jax.data.staging import background, command, copies
 from vit_jax.errors import BadInput
 
@@ -161,7 +162,14 @@ def test_a_source_without_a_readable_example_is_named(tmp_path):
     (root / "labels.txt").write_text("x\ny\n")
     split = opened(f"records:{root}/a.tfrecord").split("train")
     with pytest.raises(BadInput, match=r"none of the 3 .* such as a\.tfrecord/0"):
-        background.check("data.stage", split)
+        split.numpy_example()
+
+
+def test_copying_record_files_reads_no_record(tmp_path, monkeypatch):
+    split = opened(spec(source(tmp_path), "records")).split("train")
+    monkeypatch.setattr(record_index, "reader", lambda *args: pytest.fail("an index is built"))
+    background.check("data.stage", split)
+    assert len(list(background.paths_in_order(split, iter([])))) == 2
 
 
 def stage(*arguments):

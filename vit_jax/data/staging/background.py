@@ -45,6 +45,8 @@ def check(key: str, split: Split) -> None:
             f"{key} and data.window_shards both avoid single reads from a slow store; leave one "
             "of them out."
         )
+    if split.table.files is not None and split.table.numpy_reader is not None:
+        return  # tar and record files, whose index need not be built here
     rows = np.unique(np.linspace(0, len(split) - 1, _LOOK_AT).astype(int)).tolist()
     fields: list[NumpyFields] = []
     if split.table.numpy_reader is not None:
@@ -69,17 +71,17 @@ def paths_in_order(split: Split, indices: Iterator[np.ndarray]) -> Iterator[str]
       indices: indices of examples in the order of their use, int64 [n] each.
     """
     table, seen = split.table, set[str]()
-    read = split.numpy_reader()
+    read = split.numpy_reader() if table.files is None else None
 
     def paths(some: np.ndarray) -> Iterator[str]:
-        if table.files is None or table.shards is None:
+        if read is not None:
             for index in some.tolist():
                 with contextlib.suppress(OSError):  # an example that cannot be read
                     yield read(index)["image"].path
         else:
             rows = some + split.rows.start if isinstance(split.rows, range) else split.rows[some]
-            for number in np.searchsorted(table.shards, rows, side="right").tolist():
-                yield table.files.paths[number - 1]
+            for number in np.searchsorted(table.shards, rows, side="right").tolist():  # type: ignore[arg-type]
+                yield table.files.paths[number - 1]  # type: ignore[union-attr]
 
     most = len(table.files.paths) if table.files else len(split)
     rest = (np.arange(at, min(at + _AT_ONCE, len(split))) for at in range(0, len(split), _AT_ONCE))

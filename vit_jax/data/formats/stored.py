@@ -53,6 +53,23 @@ class FileRange:
 
 
 @dataclasses.dataclass(frozen=True)
+class Staged:
+    """An image that has a copy; the origin serves where the copy is gone or has become shorter."""
+
+    copy: WholeFile | FileRange
+    size: int
+    origin: WholeFile | FileRange
+
+    def read(self) -> bytes:
+        """Returns its bytes."""
+        try:
+            content = self.copy.read()
+        except OSError:
+            return self.origin.read()
+        return content if len(content) == self.size else self.origin.read()
+
+
+@dataclasses.dataclass(frozen=True)
 class Noise:
     """Noise that a number determines."""
 

@@ -67,7 +67,7 @@ def bench(
       `ours`; `notes`.
 
     Raises:
-      BadInput: the source has no files, or a file cannot be decoded.
+      BadInput: the source has no files, or a file cannot be read or decoded.
     """
     files = _files(split, min(images, len(split)))
     runs = _stages(split, files, workers, size) | _pipelines(files, workers, size)
@@ -117,8 +117,15 @@ def as_text(result: dict[str, Any]) -> str:
 
 
 def _files(split: Split, count: int) -> list[bytes]:
-    read = split.image_reader()
-    files: Any = [read(i) for i in range(count)]
+    read, files = split.image_reader(), list[Any]()
+    for index in range(count):
+        try:
+            files.append(read(index))
+        except OSError as e:
+            raise BadInput(
+                f"{split.name(index)} cannot be read: {e.strerror or e}. Run `vit_jax data check` "
+                "and remove what it names."
+            ) from e
     if not isinstance(files[0], bytes):
         raise BadInput("the source holds pixels, not image files; there is nothing to decode.")
     for index, file in enumerate(files):

@@ -45,7 +45,7 @@ class PythonPipeline(Pipeline):
     @property
     def field_names(self) -> tuple[str, ...]:
         """The names of the fields of examples that are read."""
-        return self.fields if self.fields is not None else tuple(self.split.numpy_reader()(0))
+        return self.fields if self.fields is not None else tuple(self.split.numpy_example())
 
     @property
     def recipe(self) -> Recipe:

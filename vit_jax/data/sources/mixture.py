@@ -234,7 +234,7 @@ def _concatenated(splits: Sequence[Split], maps: Sequence[np.ndarray]) -> Table:
 
     def numpy_reader() -> Callable[[int], NumpyFields]:
         readers = [split.numpy_reader() for split in splits]
-        kinds = [reader(0) for reader in readers]
+        kinds = [split.numpy_example() for split in splits]
         most = max(len(kind["labels"]) for kind in kinds)
         common = {key for key in kinds[0] if all(key in kind for kind in kinds)}
 

@@ -3,8 +3,8 @@
 
 """Reads examples of TFRecord files without TensorFlow, from an index of images and labels.
 
-The index is built once: it reads some bytes of each record, not the image. Worker processes then
-read the images alone. Start from `reader`.
+The index is built once: it reads some bytes of each record, not the image; files in a bucket are
+read whole. Worker processes then read the images alone. Start from `reader`.
 """
 
 import concurrent.futures

@@ -143,11 +143,28 @@ class Split:
         read = self.table.numpy_reader()
         return lambda index: read(int(self.rows[index]))
 
+    def numpy_example(self) -> NumpyFields:
+        """Returns the first example that can be read; its fields are those of all.
+
+        Raises:
+          BadInput: only TensorFlow reads the examples, or none of them can be read.
+        """
+        read, reason = self.numpy_reader(), ""
+        for index in range(len(self)):
+            try:
+                return read(index)
+            except OSError as e:
+                reason = reason or e.strerror or str(e)
+        raise BadInput(
+            f"none of the {len(self):,} examples can be read, such as {self.name(0)}: {reason}. "
+            "Correct the source."
+        )
+
     def has_boxes(self) -> bool:
         """Returns True if the source gives boxes, other than by a reader in TensorFlow alone."""
         if self.table.truth is not None or self.table.numpy_reader is None or not len(self):
             return self.table.truth is not None
-        return {*example.BOXES} <= {*self.numpy_reader()(0)}
+        return {*example.BOXES} <= {*self.numpy_example()}
 
     def truth_reader(self) -> "Callable[[int], Truth]":
         """Returns a function, index in this split -> all true boxes of the image.

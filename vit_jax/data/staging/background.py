@@ -7,7 +7,9 @@ Until a file is whole, its images come from the origin, so batches are the same 
 copies. Start from `begin`; `check` says beforehand whether a split can be staged.
 """
 
+import contextlib
 import dataclasses
+import itertools
 import logging
 import os
 import sys
@@ -18,11 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from vit_jax.data.formats.stored import FileRange, WholeFile, read_image
+from vit_jax.data.formats.stored import FileRange, Staged, WholeFile, read_image
 from vit_jax.data.pipeline.pipeline import Pipeline
 from vit_jax.data.splits import order
 from vit_jax.data.splits.split import Fields, NumpyFields, Split
-from vit_jax.data.staging.copies import Copies, Interrupted, in_units
+from vit_jax.data.staging.copies import Copies, Interrupted, Unreadable, in_units
 from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput, StoreLost
 
@@ -31,23 +33,7 @@ log = logging.getLogger("vit_jax")
 _FIELDS = {"image", "labels", "text"}
 _LOOK_AT = 10  # examples that show what a source holds
 _AT_ONCE = 1024  # positions of the order that are looked up together
-
-
-@dataclasses.dataclass(frozen=True)
-class Staged:
-    """An image that has a copy; the origin serves where the copy is gone or has become shorter."""
-
-    copy: WholeFile | FileRange
-    size: int
-    origin: WholeFile | FileRange
-
-    def read(self) -> bytes:
-        """Returns its bytes."""
-        try:
-            content = self.copy.read()
-        except OSError:
-            return self.origin.read()
-        return content if len(content) == self.size else self.origin.read()
+_CLOSE_SECS = 5  # for the thread, which a store that hangs may hold up
 
 
 def check(key: str, split: Split) -> None:
@@ -59,11 +45,15 @@ def check(key: str, split: Split) -> None:
             f"{key} and data.window_shards both avoid single reads from a slow store; leave one "
             "of them out."
         )
+    if split.table.files is not None and split.table.numpy_reader is not None:
+        return  # tar and record files, whose index need not be built here
     rows = np.unique(np.linspace(0, len(split) - 1, _LOOK_AT).astype(int)).tolist()
     fields: list[NumpyFields] = []
     if split.table.numpy_reader is not None:
-        read = split.numpy_reader()
-        fields = [read(row) for row in rows]
+        read, fields = split.numpy_reader(), [split.numpy_example()]
+        for row in rows:
+            with contextlib.suppress(OSError):  # one that cannot be read; training says so
+                fields.append(read(row))
     files = [isinstance(one["image"], WholeFile | FileRange) for one in fields]
     if not files or not all(files) or not {*fields[0]} <= _FIELDS:
         raise BadInput(
@@ -81,21 +71,27 @@ def paths_in_order(split: Split, indices: Iterator[np.ndarray]) -> Iterator[str]
       indices: indices of examples in the order of their use, int64 [n] each.
     """
     table, seen = split.table, set[str]()
-    read = split.numpy_reader()
+    read = split.numpy_reader() if table.files is None else None
 
-    def path(index: int) -> str:
-        if table.files is None or table.shards is None:
-            return read(index)["image"].path
-        number = np.searchsorted(table.shards, int(split.rows[index]), side="right") - 1
-        return table.files.paths[int(number)]
+    def paths(some: np.ndarray) -> Iterator[str]:
+        if read is not None:
+            for index in some.tolist():
+                with contextlib.suppress(OSError):  # an example that cannot be read
+                    yield read(index)["image"].path
+        else:
+            rows = some + split.rows.start if isinstance(split.rows, range) else split.rows[some]
+            for number in np.searchsorted(table.shards, rows, side="right").tolist():  # type: ignore[arg-type]
+                yield table.files.paths[number - 1]  # type: ignore[union-attr]
 
+    most = len(table.files.paths) if table.files else len(split)
     rest = (np.arange(at, min(at + _AT_ONCE, len(split))) for at in range(0, len(split), _AT_ONCE))
-    for some in (*[indices], rest):
-        for one in some:
-            for index in one.tolist():
-                if (name := path(index)) not in seen:
-                    seen.add(name)
-                    yield name
+    for some in itertools.chain(indices, rest):
+        for path in paths(some):
+            if path not in seen:
+                seen.add(path)
+                yield path
+        if len(seen) == most:
+            return
 
 
 def epoch(pipe: Pipeline, rows: range, first_step: int) -> Iterator[np.ndarray]:
@@ -115,10 +111,12 @@ class Staging:
       served: images that were asked of copies, and of the origin.
       bytes: bytes of the whole copies that are used.
       left: files that do not fit into the budget.
+      unread: files that could not be read at their origin.
     """
 
     def __init__(self, copies: Copies, paths: Iterator[str]):
-        self.copies, self.served, self.bytes, self.left = copies, [0, 0], 0, 0
+        self.copies, self.served = copies, [0, 0]
+        self.bytes, self.left, self.unread, self._lock = 0, 0, 0, threading.Lock()
         self._paths, self._places = paths, dict[str, tuple[Path, int]]()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="staging", daemon=True)
@@ -127,30 +125,28 @@ class Staging:
     def place(self, image: WholeFile | FileRange) -> "Staged | WholeFile | FileRange":
         """Returns where an image is read: in the copy of its file if that is whole."""
         place = self._places.get(image.path)
-        self.served[place is None] += 1
+        with self._lock:
+            self.served[place is None] += 1
         if place is None:
             return image
         copy = dataclasses.replace(image, path=str(place[0]))
         return Staged(copy, image.size if isinstance(image, FileRange) else place[1], image)
 
     def close(self) -> None:
-        """Stops copying and says in the log what was staged."""
+        """Stops copying, waits a little for that, and says in the log what was staged."""
         self._stop.set()
-        self._thread.join()
+        self._thread.join(_CLOSE_SECS)
         log.info("data: %s", self.note())
 
     def note(self) -> str:
         """Returns a sentence about what was staged and what it was used for."""
         left = f"; {self.left:,} files are over the budget" if self.left else ""
+        left += f"; {self.unread:,} files could not be read" if self.unread else ""
         return (
             f"{in_units(self.bytes)} in {len(self._places):,} files are staged in "
             f"{self.copies.folder}{left}; {self.served[0]:,} images were read there, "
             f"{self.served[1]:,} from the origin"
         )
-
-    def join(self) -> None:
-        """Waits until all files are copied."""
-        self._thread.join()
 
     def _run(self) -> None:
         if sys.platform == "linux":  # a thread has a priority of its own there
@@ -159,13 +155,7 @@ class Staging:
             for path in self._paths:
                 if self._stop.is_set():
                     return
-                place = self.copies.whole(path) or self.copies.copy(path, self._stop.is_set)
-                if place is None:
-                    self.left += 1
-                else:
-                    size = place.stat().st_size
-                    self._places[path] = place, size
-                    self.bytes += size
+                self._stage(path)
         except Interrupted:
             return
         except (OSError, StoreLost) as e:
@@ -174,6 +164,22 @@ class Staging:
                 "data: staging in %s has ended: %s; other images come from the origin",
                 self.copies.folder, reason,
             )  # fmt: skip
+
+    def _stage(self, path: str) -> None:
+        stopped = self._stop.is_set
+        try:
+            place = self.copies.whole(path, stopped) or self.copies.copy(path, stopped)
+        except (Unreadable, StoreLost) as e:
+            if not self.unread:
+                log.warning("data: %s; staging goes on without it", e)
+            self.unread += 1
+            return
+        if place is None:
+            self.left += 1
+        else:
+            size = place.stat().st_size
+            self._places[path] = place, size
+            self.bytes += size
 
 
 def begin(copies: Copies, pipe: Pipeline, rows: range, first_step: int) -> tuple[Pipeline, Staging]:
@@ -196,15 +202,21 @@ def begin(copies: Copies, pipe: Pipeline, rows: range, first_step: int) -> tuple
     table = dataclasses.replace(
         table,
         numpy_reader=numpy_reader,
-        reader=lambda: _in_graph(numpy_reader(), int(pipe.split.rows[0])),
+        reader=lambda: _in_graph(numpy_reader(), pipe.split.numpy_example()),
         files=None,
     )
     return dataclasses.replace(pipe, split=dataclasses.replace(pipe.split, table=table)), staging
 
 
-def _in_graph(read: Callable[[int], NumpyFields], first: int) -> Callable[[Tensor], Fields]:
-    """Returns the graph function, row -> fields, of a reader without TensorFlow."""
-    example = read(first)
+def _in_graph(
+    read: Callable[[int], NumpyFields], example: NumpyFields
+) -> Callable[[Tensor], Fields]:
+    """Returns the graph function, row -> fields, of a reader without TensorFlow.
+
+    Args:
+      read: row -> fields.
+      example: any of these, for names and shapes.
+    """
     kinds = {"image": tf.string, "labels": tf.int32, "text": tf.string}
 
     def values(row: np.ndarray) -> list[Any]:

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Owns a folder of copies: each file under the path of its original, and a list with checksums.
+"""Owns a folder of copies: each file under a hash of its original's path, and a list of them.
 
 A copy gets its name only once it is whole and its checksum is verified on the disk, so a kill at
 any time leaves whole copies and a part that the next process removes. Several processes may use one
-folder. Start from `Copies`.
+folder: whoever reserves room, or lists a copy, holds a lock on the list. Start from `Copies`.
 """
 
 import contextlib
@@ -19,18 +19,16 @@ import re
 import secrets
 import shutil
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from vit_jax.data.formats import byte_ranges
 from vit_jax.errors import BadInput
-from vit_jax.storage import checksums
 from vit_jax.storage import files as storage
 
 LIST, PARTS = "staged.jsonl", ".parts"  # in the folder: the list, and the folder of partial files
 _CHUNK = 2**23  # bytes
-_ABANDONED_SECS = 60  # age of a part that nobody writes
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _UNITS |= {"KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 _FREE_SHARE = 0.9  # of the free space is used if no budget is given
@@ -40,18 +38,22 @@ class Interrupted(Exception):
     """Copying has been told to stop."""
 
 
+class Unreadable(Exception):
+    """A file cannot be read at its origin; the text names it and says why."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Entry:
     """A line of the list.
 
     Attributes:
-      name: the path of the copy in the folder.
+      path: the whole path of the original.
       size: its bytes.
       version: a value that changes with the content of the original.
       sha256: its checksum.
     """
 
-    name: str
+    path: str
     size: int
     version: str
     sha256: str
@@ -80,6 +82,19 @@ def in_units(size: float) -> str:
     return f"{size:.0f} bytes"
 
 
+@contextlib.contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Turns an error of a file at its origin into `Unreadable`."""
+    try:
+        yield
+    except OSError as e:
+        raise Unreadable(f"{path} cannot be read: {e.strerror or e}") from e
+
+
+def _never() -> bool:
+    return False
+
+
 class Copies:
     """The copies in a folder; safe in several threads and processes.
 
@@ -87,8 +102,6 @@ class Copies:
       folder: the folder.
       most: the number of bytes that it may hold.
       copied: bytes that this object has copied.
-      read_secs: the time that reading them from their origin took.
-      check_secs: the time that reading them from the folder took.
     """
 
     def __init__(self, key: str, folder: str, most: int):
@@ -105,19 +118,20 @@ class Copies:
         if storage.is_remote(folder):
             raise BadInput(f"{key}={folder}: give a folder on a disk of this host.")
         self.folder = storage.path(folder).absolute()
+        self._lock, self._read, self._entries = threading.Lock(), 0, dict[str, Entry]()
+        self._used, self.copied = 0, 0  # bytes
         try:
             storage.make_folder(self.folder / PARTS)
-            self._remove_parts()
-            (self.folder / LIST).touch()
+            with self._locked():
+                self._held()
+                for entry in list(self._entries.values()):
+                    if not self.place(entry.path).exists():  # somebody has removed it
+                        self._used -= self._entries.pop(entry.path).size
         except OSError as e:
             raise BadInput(
                 f"{key}={folder} cannot be written: {e.strerror}; give a folder on a disk of this "
                 "host that this user may write."
             ) from e
-        self._lock, self._read, self._entries = threading.Lock(), 0, dict[str, Entry]()
-        self._used, self._held = 0, 0  # bytes of copies, and of those that are being written
-        self.copied, self.read_secs, self.check_secs = 0, 0.0, 0.0
-        self._listed()
         self.most = most or self._used + int(self.free() * _FREE_SHARE)
 
     def free(self) -> int:
@@ -126,100 +140,84 @@ class Copies:
 
     def room(self) -> int:
         """Returns the bytes that may still be added."""
-        self._listed()
-        return max(self.most - self._used, 0)
+        with self._locked():
+            return max(self.most - self._used - self._held(), 0)
 
-    def whole(self, path: str) -> Path | None:
-        """Returns the copy of a file, after a comparison with its checksum; None if it has none."""
-        entry = self._listed().get(_name(path))
-        if entry is None or (entry.size, entry.version) != storage.size_and_version(path):
+    def place(self, path: str) -> Path:
+        """Returns where the copy of a file is, if it has one."""
+        name = hashlib.sha256(os.fsencode(_whole(path))).hexdigest()
+        return self.folder / name[:2] / name[2:]
+
+    def whole(self, path: str, stopped: Callable[[], bool] = _never) -> Path | None:
+        """Returns the copy of a file, after a comparison with its checksum; None if it has none.
+
+        Raises:
+          Unreadable: the file cannot be read at its origin.
+          StoreLost: the object store does not answer.
+          Interrupted: `stopped` returned True.
+        """
+        entry = self._entry(path)
+        if entry is None:
             return None
-        place = self.folder / entry.name
+        with reading(path):
+            if (entry.size, entry.version) != storage.size_and_version(path):
+                return None
+        place = self.place(path)
         with contextlib.suppress(OSError):
-            if place.stat().st_size == entry.size and checksums.digest(place) == entry.sha256:
+            if place.stat().st_size == entry.size and _digest(place, stopped) == entry.sha256:
                 return place
         return None
 
     def has(self, path: str, size: int) -> bool:
         """Returns True if the list has a copy of that size; reads no copy."""
-        entry = self._listed().get(_name(path))
+        entry = self._entry(path)
         return entry is not None and entry.size == size
 
-    def copy(self, path: str, stopped: Callable[[], bool] = lambda: False) -> Path | None:
+    def copy(self, path: str, stopped: Callable[[], bool] = _never) -> Path | None:
         """Copies a file and returns its copy; None if it is over the budget.
 
         Raises:
-          OSError: the file cannot be read or written, or the disk changed what was written.
+          OSError: the folder cannot be written, or the disk changed what was written.
+          Unreadable: the file cannot be read at its origin.
           StoreLost: the object store does not answer.
           Interrupted: `stopped` returned True.
         """
-        size, version = storage.size_and_version(path)
-        name = _name(path)
-        with self._reserved(name, size) as fits:
-            if not fits:
+        with reading(path):
+            size, version = storage.size_and_version(path)
+        with self._reserved(path, size) as part:
+            if part is None:
                 return None
-            place = self.folder / name
+            place = self.place(path)
             storage.make_folder(place.parent)
-            with self._part(size) as (part, file):
-                sha256 = self._transferred(path, size, file, stopped)
-                began = time.monotonic()
-                if checksums.digest(part) != sha256:
-                    raise OSError(errno.EIO, "the disk changed what was written", str(place))
-                checked = time.monotonic() - began
-                part.replace(place)
-            self._add(Entry(name, size, version, sha256))
-        with self._lock:
-            self.copied, self.check_secs = self.copied + size, self.check_secs + checked
+            sha256 = _transferred(path, size, part[1], stopped)
+            if _digest(part[0], stopped) != sha256:
+                raise OSError(errno.EIO, "the disk changed what was written", str(place))
+            line = json.dumps(dataclasses.asdict(Entry(_whole(path), size, version, sha256)))
+            with self._locked() as list_file:
+                part[0].replace(place)
+                list_file.write(f"\n{line}\n".encode())  # ends a line torn by a crash
+                self.copied += size
         return place
 
     @contextlib.contextmanager
-    def _reserved(self, name: str, size: int) -> Iterator[bool]:
-        """Yields True if a copy of that size, in place of an older one, is within the budget."""
-        old = self._listed().get(name)
-        more = size - (old.size if old else 0)
-        with self._lock:
-            fits = self._used + self._held + more <= self.most
-            self._held += more if fits else 0
-        try:
-            yield fits
-        finally:
-            self._listed()
-            with self._lock:
-                self._held -= more if fits else 0
+    def _reserved(self, path: str, size: int) -> Iterator[tuple[Path, int] | None]:
+        """Yields a locked partial file and its descriptor; None if the copy is over the budget.
 
-    def _transferred(self, path: str, size: int, file: int, stopped: Callable[[], bool]) -> str:
-        """Writes the content of a file to a descriptor; returns its checksum."""
-        digest, at, secs = hashlib.sha256(), 0, 0.0
-        origin = byte_ranges.open_file(path, in_sequence=True)
+        Its name begins with the bytes by which the folder grows; see `_held`. It is removed unless
+        it was renamed.
+        """
+        with self._locked():
+            old = self._entries.get(_whole(path))
+            more = max(size - (old.size if old else 0), 0)
+            file, part = -1, self.folder / PARTS / f"{more}-{secrets.token_hex(8)}"
+            if self._used + self._held() + more <= self.most:
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+                file = os.open(part, flags, 0o644)
+                fcntl.flock(file, fcntl.LOCK_EX)
+        if file < 0:
+            yield None
+            return
         try:
-            while at < size:
-                if stopped():
-                    raise Interrupted
-                began = time.monotonic()
-                data = origin.read(min(_CHUNK, size - at), at)
-                secs += time.monotonic() - began
-                if not data:
-                    raise OSError(errno.EIO, "it became shorter while it was copied", path)
-                digest.update(data)
-                at += len(data)
-                while data:
-                    data = data[os.write(file, data) :]
-        finally:
-            origin.close()
-        os.fsync(file)
-        if hasattr(os, "posix_fadvise"):  # so that the check reads the disk, not the memory
-            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
-        with self._lock:
-            self.read_secs += secs
-        return digest.hexdigest()
-
-    @contextlib.contextmanager
-    def _part(self, size: int) -> Iterator[tuple[Path, int]]:
-        """Yields a locked partial file and its descriptor; removes it unless it was renamed."""
-        part = self.folder / PARTS / f"{os.getpid()}-{secrets.token_hex(6)}"
-        file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX)
             if size > self.free():
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(part))
             yield part, file
@@ -228,17 +226,23 @@ class Copies:
                 part.unlink()
             os.close(file)
 
-    def _remove_parts(self) -> None:
-        """Removes what processes have left that ended in the middle of a copy."""
+    def _held(self) -> int:
+        """Returns the bytes of copies being written, by any process; removes abandoned parts."""
+        total = 0
         for part in storage.listed(self.folder / PARTS):
             with contextlib.suppress(OSError), open(part, "rb") as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails while it is written
-                if time.time() - os.fstat(file.fileno()).st_mtime > _ABANDONED_SECS:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     part.unlink()
+                except BlockingIOError:
+                    total += int(part.name.partition("-")[0])
+        return total
 
-    def _listed(self) -> dict[str, Entry]:
-        """Returns the entries by name, with those that other processes have added."""
-        with self._lock, open(self.folder / LIST, "rb") as file:
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[Any]:
+        """Yields the list, open for writing; no other thread or process has it meanwhile."""
+        with self._lock, open(self.folder / LIST, "a+b", buffering=0) as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(self._read)
             lines = file.read()
             lines = lines[: lines.rfind(b"\n") + 1]
@@ -246,18 +250,51 @@ class Copies:
             for line in lines.splitlines():
                 with contextlib.suppress(ValueError, TypeError):  # empty, or torn by a crash
                     entry = Entry(**json.loads(line))
-                    old = self._entries.get(entry.name)
+                    old = self._entries.get(entry.path)
                     self._used += entry.size - (old.size if old else 0)
-                    self._entries[entry.name] = entry
-            return self._entries
+                    self._entries[entry.path] = entry
+            yield file
 
-    def _add(self, entry: Entry) -> None:
-        line = json.dumps(dataclasses.asdict(entry))
-        with open(self.folder / LIST, "ab", buffering=0) as file:
-            file.write(f"\n{line}\n".encode())  # one write, so lines of other processes stay whole
+    def _entry(self, path: str) -> Entry | None:
+        with self._locked():
+            return self._entries.get(_whole(path))
 
 
-def _name(path: str) -> str:
-    """Returns the name of a copy: the whole path of the original, without a leading slash."""
-    whole = path if storage.is_remote(path) else os.path.abspath(path)
-    return whole.replace("://", "/").lstrip("/")
+def _transferred(path: str, size: int, file: int, stopped: Callable[[], bool]) -> str:
+    """Writes the content of a file to a descriptor; returns its checksum."""
+    digest, at = hashlib.sha256(), 0
+    with reading(path):
+        origin = byte_ranges.open_file(path, in_sequence=True)
+    try:
+        while at < size:
+            if stopped():
+                raise Interrupted
+            with reading(path):
+                data = origin.read(min(_CHUNK, size - at), at)
+                if not data:
+                    raise OSError(errno.EIO, "it became shorter while it was copied", path)
+            digest.update(data)
+            at += len(data)
+            while data:
+                data = data[os.write(file, data) :]
+    finally:
+        origin.close()
+    os.fsync(file)
+    if hasattr(os, "posix_fadvise"):  # so that the check reads the disk, not the memory
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+    return digest.hexdigest()
+
+
+def _digest(place: Path, stopped: Callable[[], bool]) -> str:
+    """Returns the SHA-256 of a file, unless `stopped` returns True meanwhile."""
+    digest = hashlib.sha256()
+    with open(place, "rb", buffering=0) as file:
+        while data := file.read(_CHUNK):
+            if stopped():
+                raise Interrupted
+            digest.update(data)
+    return digest.hexdigest()
+
+
+def _whole(path: str) -> str:
+    return path if storage.is_remote(path) else os.path.abspath(path)

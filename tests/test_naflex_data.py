@@ -24,7 +24,8 @@ from vit_jax.data.tensorflow import tf
 from vit_jax.errors import BadInput
 from vit_jax.inference import inputs
 from vit_jax.models.naflex import Canvas
-from vit_jax.weights import preprocessing
+from vit_jax.weights import loading, preprocessing
+from vit_jax.weights.convert import Weights
 
 # Rows and columns of pixels -> grids of get_image_size_for_max_num_patches (transformers 5.24) with
 # patches of 16 pixels, for 16 and for 256 of them.
@@ -129,6 +130,7 @@ NAFLEX = ["--config.data.train_ops=decode|naflex({size}, 8)", "--config.model.na
           "--config.checkpoint.keep_best="],
          "objective=mae takes images of one size"),
         (["--config.data.train_ops=decode|naflex({size}, 7)"], "do not tile 32"),
+        ([*NAFLEX, "--config.data.device_ops=flip_lr"], r"put these ops before naflex"),
         (["--config.data.train_ops=decode|naflex({size}, 8)|flip_lr"], "let it be the last op"),
     ],
 )  # fmt: skip
@@ -137,6 +139,21 @@ def test_refused_configurations(root, given, said):
     config = config_lib.load(str(root / "configs" / "finetune.py"), words)
     with pytest.raises(BadInput, match=said):
         build.check(config)
+
+
+def test_square_images_are_mixed_beside_an_evaluation_with_naflex(root):
+    words = ["--config.data.image_size=32", "--config.model.variant=Ti/8", NAFLEX[1],
+             "--config.data.eval_ops=decode|naflex({size}, 8)", "--config.mixup.alpha=0.2"]  # fmt: skip
+    build.check(config_lib.load(str(root / "configs" / "finetune.py"), words))
+
+
+def test_another_patch_on_a_run_is_refused(monkeypatch):
+    settings = {"variant": "Ti/8", "naflex": 4}
+    run = Weights({}, "run", settings, 0, (32, 32), {}, {"ops": "naflex(32, 8)"})
+    monkeypatch.setattr(loading, "_read", lambda *_: run)
+    assert loading.read_weights("run", patch=8).config.patch == 8
+    with pytest.raises(BadInput, match=r"cut patches of 8 pixels \(naflex\)"):
+        loading.read_weights("run", patch=4)
 
 
 def test_a_field_that_moves_with_pixels_is_refused():

@@ -156,6 +156,12 @@ def read_weights(
     weights = _read(text, heads, shapes_only, own)
     if patch:
         weights.config.at_patch(patch)  # raises if it is fixed
+        naflex = weights.format == "run" and getattr(weights.config, "naflex", 0)
+        if naflex and patch != weights.config.patch:
+            raise BadInput(
+                f"{text}: patch={patch} (--patch), and the chains of this run cut patches of "
+                f"{weights.config.patch} pixels (naflex); leave it out."
+            )
         weights = dataclasses.replace(weights, patch=patch)
     if merge is not None:
         if weights.own is not None:

@@ -174,7 +174,7 @@ def truths(source, split):
 
 
 def checked(capsys, spec):
-    """What `data check` lists: (file, reason)."""
+    """Returns what `data check` lists: (file, reason)."""
     code = main(["data", "check", str(spec), "--json"])
     report = json.loads(capsys.readouterr().out)
     assert code == (2 if report["bad"] else 0)

@@ -596,6 +596,22 @@ def test_images_are_chosen_by_number_or_by_share(choice):
     validation.check_together(base(f"--config.data.{choice}"), Classification.EVALUATED)
 
 
+def test_names_on_raw_are_taken():
+    few = base("--config.fewshot.sources=(('pets', 'digits'), ('pets_raw', 'digits'))")
+    with pytest.raises(BadInput, match=r"fewshot\.sources has a task pets_raw"):
+        validation.check_together(few, Classification.EVALUATED)
+
+
+def test_raw_few_shot_metrics_choose_the_best_step_where_they_are_measured():
+    config = base(
+        "--config.fewshot.sources=(('pets', 'digits'),)",
+        "--config.checkpoint.keep_best=fewshot_pets_raw/5shot",
+    )
+    validation.check_together(config, Classification.EVALUATED, averages=True)
+    with pytest.raises(BadInput, match="fewshot_pets_raw/5shot"):
+        validation.check_together(config, Classification.EVALUATED)
+
+
 # --- provenance ---
 
 

@@ -395,6 +395,17 @@ def test_large_images_are_shrunk():
     assert (tiles(page, 1, 2, 224)[0] == wanted).all()
 
 
+def test_images_of_any_aspect_ratio_are_drawn_whole():
+    ramp = np.zeros((1, 8, 32, 3), np.uint8) + np.arange(32, dtype=np.uint8)[None, None, :, None]
+    split = splits.of_arrays("a", ramp, np.zeros((1, 1), np.int32))
+    pipe = pictures.batches(split, "naflex(16, 4)", image_size=16)
+    data = show.sheet(pipe, ["a"], source="a", chain="", rows=1, columns=1)
+    tile = tiles(Image.open(io.BytesIO(data)), 1, 1, 224)[0]
+    assert (tile[56:] == 255).all()  # 4 patches for each row of them
+    assert (np.diff(tile[:56, :, 0].astype(int), axis=1) >= 0).all()
+    assert tile[0, 223, 0] > 28
+
+
 def test_sheet_shows_masks_and_boxes():
     grey = np.full((2, 8, 8, 3), 100, np.uint8)
     mask = np.full((2, 8, 8), -1, np.int32)

@@ -6,6 +6,7 @@
 import dataclasses
 import json
 import os
+import re
 import subprocess
 import sys
 import types
@@ -676,3 +677,35 @@ def test_dtype_and_names_that_it_cannot_say(tmp_path, trusted):
         "npz cannot store the names of 7 classes",
         "the model was trained in bfloat16, the export computes in float32",
     )
+
+
+# --- images of any aspect ratio ---
+
+
+def siglip2(ops):
+    """A model with a table of 3 x 3 positions, for at most 4 x 4 patches of 4 pixels."""
+    return exports.model(
+        "map", images=exports.OWN | {"ops": ops}, size=(16, 16), naflex=3, classes=0, registers=0,
+        biases="all", gelu="tanh",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "ops, said",
+    [
+        ("decode|naflex({size}, 4)", ""), ("decode|resize({size})", "decode.resize"),
+        ("decode|naflex({size}, 4, enlarge=False)", "enlarge=False.*to the largest grid"),
+    ],
+)  # fmt: skip
+def test_the_budget_of_a_run_is_written(tmp_path, ops, said):
+    """Not the side of its table; and transformers' ViT, which is another model, is not asked."""
+    path = tmp_path / "model.safetensors"
+    (*notes,) = writer.write(siglip2(ops), "hf", path).notes
+    assert len(notes) == bool(said)
+    assert not said or re.search(said, notes[0])
+    prepared = files.read_json(tmp_path / "preprocessor_config.json")
+    assert (prepared["max_num_patches"], prepared["patch_size"]) == (16, 4)
+    config = files.read_json(tmp_path / "config.json")
+    assert config["num_patches"] == 9
+    assert "image_size" not in config
+    assert convert.read(path).image_size == (16, 16)

@@ -104,6 +104,23 @@ def test_heads_of_64_numbers_are_as_usual_and_can_be_exported():
     assert other.unwritten("npz") == "mup_base_width=64"
 
 
+def test_the_probe_has_the_scale_of_its_own_heads():
+    """Of a width of 32, in 2 heads of 16 numbers for the probe, not in 4 of 8."""
+    cfg = tiny.config(pool="map", pool_heads=2, mup_base_width=8)
+    usual = tiny.config(pool="map", pool_heads=2)
+    params = tiny.params(usual)
+
+    def scaled(path, x):
+        return x * (np.sqrt(4 if "map_head" in path else 8) if "query" in path else 1)
+
+    probes = [path for path, _ in tree.leaves_with_paths(params) if "map_head" in path]
+    assert any("query" in path for path in probes), probes
+    expected = tiny.logits(usual, tree.map_with_path(scaled, params), tiny.images())
+    np.testing.assert_allclose(tiny.logits(cfg, params, tiny.images()), expected, 1e-5, 1e-5)
+    other = variants.config(variant="Ti/16", classes=3, mup_base_width=64, pool="map", pool_heads=6)
+    assert other.unwritten("npz") == "mup_base_width=64"
+
+
 def test_the_initial_probe_does_not_depend_on_the_width():
     key = jax.random.key(0)
     for width in (64, 512):

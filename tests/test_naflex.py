@@ -145,6 +145,20 @@ def test_first_fit_takes_the_first_sequence_with_room():
     assert packing.first_fit([6, 5, 4, 10, 1, 5], 10) == [[0, 2], [1, 4], [3], [5]]
 
 
+@pytest.mark.parametrize(
+    "shape, grids, patch, said",
+    [
+        ((1, 8, 8, 3), [[0, 0]], 2, "1 to 16 patches"), ((1, 8, 8, 3), [[4, 4]], 4, "1 to 4"),
+        ((1, 8, 8, 3), [[2, 2]], 3, "whole patches"), ((1, 8, 8, 3), [[2, 2]], 0, "whole patches"),
+        ((0, 8, 8, 3), np.zeros((0, 2)), 2, "N >= 1"), ((8, 8, 3), [[2, 2]], 2, "whole patches"),
+        ((1, 8, 8, 3), [[[2, 2], [1, 1]]], 2, r"grids \(1, 2, 2\) for 1 images"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_packed(shape, grids, patch, said):
+    with pytest.raises(BadInput, match=said):
+        packing.pack(Canvas(np.zeros(shape, np.float32), np.int32(grids)), patch)
+
+
 @pytest.mark.integration
 def test_images_are_packed_and_found_again():
     """Two sequences of three images, whose patches and places are those by hand."""

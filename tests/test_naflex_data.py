@@ -24,7 +24,8 @@ from vit_jax.data.tensorflow import tf
 from vit_jax.errors import BadInput
 from vit_jax.inference import inputs
 from vit_jax.models.naflex import Canvas
-from vit_jax.weights import preprocessing
+from vit_jax.weights import image_settings, loading, preprocessing
+from vit_jax.weights.convert import Weights
 
 # Rows and columns of pixels -> grids of get_image_size_for_max_num_patches (transformers 5.24) with
 # patches of 16 pixels, for 16 and for 256 of them.
@@ -70,15 +71,24 @@ def test_patches_lie_row_by_row_in_the_cells(sides):
     assert all((cell == 128).all() for cell in cells[rows * columns :])
 
 
+def test_an_image_is_drawn_from_its_cells():
+    image = np.random.default_rng(0).integers(0, 256, (8, 20, 3), np.uint8)
+    canvas = naflex.in_cells(NaFlex(16, 4), image, 128)
+    assert not np.array_equal(canvas[:8, :16], image[:, :16])
+    np.testing.assert_array_equal(naflex.from_cells(canvas, 4, np.int32([2, 5])), image)
+
+
 def test_rows_of_the_python_reader_have_the_grid():
     view = chain.View("image", 0, chain.parse("x", "naflex(16, 4)", 16))
     recipe = Recipe((view,), ((16, 16),), 3)
     arrays = recipe.arrays(bytearray(2 * recipe.row_bytes()), 0, 2)
     image = np.random.default_rng(0).integers(0, 256, (9, 23, 3), np.uint8)
-    recipe.write(image, (0, 0), arrays, 1)
+    recipe.write({"image": image}, (0, 0), arrays, 1)
     assert arrays["grid"].tolist() == [[0, 0], [2, 6]]
-    want = naflex.naflex(view.ops[0], image, (0, 0))
-    np.testing.assert_array_equal(arrays["image"][1], want)
+    picture = Image.fromarray(image).resize((24, 8), Image.Resampling.BILINEAR)
+    want = np.asarray(picture, int)[4:, 4:8]  # row 1 and column 1 of 2 x 6 patches: cell 7 of 16
+    assert np.abs(arrays["image"][1][4:8, 12:] - want).max() <= 1
+    assert (arrays["image"][1][12:] == 128).all()
 
 
 @pytest.mark.integration
@@ -86,7 +96,8 @@ def test_rows_of_the_python_reader_have_the_grid():
 def test_images_of_several_shapes_are_one_canvas(reader):
     ops = chain.parse("x", "decode|naflex(16, 4)", 16)
     read = preprocessing.chain_reader(ops, (0.5,) * 3, (0.5,) * 3, reader)
-    images = [np.full((9, 23, 3), 255, np.uint8), np.full((23, 9, 3), 255, np.uint8)]
+    ramp = np.broadcast_to(np.arange(24, dtype=np.uint8) * 10, (3, 8, 24))  # by columns
+    images = [ramp.transpose(1, 2, 0), ramp.transpose(2, 1, 0)]
     files = []
     for image in images:
         stream = io.BytesIO()
@@ -96,7 +107,11 @@ def test_images_of_several_shapes_are_one_canvas(reader):
     assert isinstance(canvas, Canvas)
     assert canvas.grids.tolist() == [[2, 6], [6, 2]]
     assert canvas.images_BHWC.shape == (2, 16, 16, 3)
-    np.testing.assert_allclose(canvas.images_BHWC[:, 0, 0], 1.0)
+    wide, tall = (np.round((image[..., 0] + 1) * 127.5) for image in canvas.images_BHWC)
+    np.testing.assert_array_equal(wide[4:8, 8:12], [[0, 10, 20, 30]] * 4)  # cell 6: row 1, column 0
+    np.testing.assert_array_equal(wide[4:8, 4:8], [[200, 210, 220, 230]] * 4)  # cell 5: the last
+    np.testing.assert_array_equal(tall[:4, 8:12].T, [[40, 50, 60, 70]] * 4)  # cell 2: row 1
+    np.testing.assert_array_equal(wide[12:], 128)  # padding
     batch = inputs.as_batch([read(file) for file in files], 3)
     assert batch["grid"].tolist() == [[2, 6], [6, 2], [0, 0]]
     assert batch["_mask"].tolist() == [True, True, False]
@@ -115,6 +130,28 @@ def test_preprocessing_of_siglip2_is_that_of_transformers():
     assert (canvas.images_BHWC[0, 48:] == 0).all()
 
 
+@pytest.mark.parametrize(
+    "said, want",
+    [({}, None), ({"max_num_patches": 1024}, (512, 512)), ({"max_num_patches": 128}, (128, 256))],
+)
+def test_the_budget_of_a_processor_is_the_size_of_the_canvas(said, want):
+    config = {"image_processor_type": "Siglip2ImageProcessor", "patch_size": 16} | said
+    assert image_settings.canvas_size(config, 16) == want
+
+
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        ({"image_processor_type": "ViTImageProcessor", "max_num_patches": 64}, "is not known here"),
+        ({"max_num_patches": 0}, "max_num_patches=0; expected a whole number"),
+        ({"patch_size": 14}, "patch_size=14, the model has patches of 16"),
+    ],
+)
+def test_budgets_that_are_refused(given, said):
+    with pytest.raises(BadInput, match=said):
+        image_settings.canvas_size({"image_processor_type": "Siglip2ImageProcessor"} | given, 16)
+
+
 NAFLEX = ["--config.data.train_ops=decode|naflex({size}, 8)", "--config.model.naflex=4"]
 
 
@@ -129,6 +166,8 @@ NAFLEX = ["--config.data.train_ops=decode|naflex({size}, 8)", "--config.model.na
           "--config.checkpoint.keep_best="],
          "objective=mae takes images of one size"),
         (["--config.data.train_ops=decode|naflex({size}, 7)"], "do not tile 32"),
+        ([*NAFLEX, "--config.model.attention=fused"], r"no mask for padding \(model.naflex=4\)"),
+        ([*NAFLEX, "--config.data.device_ops=flip_lr"], r"put these ops before naflex"),
         (["--config.data.train_ops=decode|naflex({size}, 8)|flip_lr"], "let it be the last op"),
     ],
 )  # fmt: skip
@@ -137,6 +176,21 @@ def test_refused_configurations(root, given, said):
     config = config_lib.load(str(root / "configs" / "finetune.py"), words)
     with pytest.raises(BadInput, match=said):
         build.check(config)
+
+
+def test_square_images_are_mixed_beside_an_evaluation_with_naflex(root):
+    words = ["--config.data.image_size=32", "--config.model.variant=Ti/8", NAFLEX[1]]
+    words += ["--config.mixup.alpha=0.2", "--config.data.eval_ops=decode|naflex({size}, 8)"]
+    build.check(config_lib.load(str(root / "configs" / "finetune.py"), words))
+
+
+def test_another_patch_on_a_run_is_refused(monkeypatch):
+    settings = {"variant": "Ti/8", "naflex": 4}
+    run = Weights({}, "run", settings, 0, (32, 32), {}, {"ops": "naflex(32, 8)"})
+    monkeypatch.setattr(loading, "_read", lambda *_: run)
+    assert loading.read_weights("run", patch=8).config.patch == 8
+    with pytest.raises(BadInput, match=r"cut patches of 8 pixels \(naflex\)"):
+        loading.read_weights("run", patch=4)
 
 
 def test_a_field_that_moves_with_pixels_is_refused():

@@ -277,3 +277,12 @@ def test_odd_files_have_the_same_verdict_and_pixels_as_with_tensorflow(data_dir,
             if (worst := int(abs(made.astype(int) - expected).max())) > 1:
                 differing[name] = worst
     assert differing == BY_PILLOW
+
+
+@pytest.mark.parametrize("fields", ["boxes", "mask"])
+def test_a_random_crop_larger_than_the_image_is_unsuitable_beside_fields(fields):
+    image = np.zeros((15, 20, 3), np.uint8)
+    beside = {"boxes": np.float32([[1, 1, 9, 9]]), "mask": np.zeros((15, 20), np.int32)}
+    example = {"image": image, fields: beside[fields]}
+    with pytest.raises(resize.Unsuitable, match="20 x 15 pixels are less than the crop"):
+        numpy_chain.apply_to_fields(chain.parse("x", "random_crop(16)", 16), example, (0, 0))

@@ -33,8 +33,9 @@ def check(config: sections.Config, cfg: Any, objective: Objective) -> None:
     images = images_lib.of(config.data)
     chains = {"data.train_ops": config.data.train_ops, "data.eval_ops": config.data.eval_ops}
     for key, chain in (chains | {"fewshot.ops": config.fewshot.ops}).items():
+        trains = key == "data.train_ops"
         op = preprocess.parse(key, chain, images.size, images.channels)[-1]
-        if not isinstance(op, NaFlex) or (key == "data.train_ops" and config.data.views):
+        if not isinstance(op, NaFlex) or (trains and config.data.views):
             continue
         side = getattr(cfg, "naflex", 0)
         if not side:
@@ -47,12 +48,17 @@ def check(config: sections.Config, cfg: Any, objective: Objective) -> None:
                 f"{key}={chain!r} has patches of {op.patch} pixels, and the model of {cfg.patch}; "
                 f"write naflex({{size}}, {cfg.patch})."
             )
-        if not objective.ANY_SHAPE:
+        if key in chains and not objective.ANY_SHAPE:
             raise BadInput(
                 f"{key}={chain!r}: objective={config.objective} takes images of one size; write "
                 "resize({size}), or learn classes or texts."
             )
-        if config.mixup.alpha or config.mixup.cutmix:
+        if trains and config.data.device_ops:
+            raise BadInput(
+                f"{key}={chain!r} makes rows of patches, and data.device_ops changes images; put "
+                "these ops before naflex, and leave data.device_ops out."
+            )
+        if trains and (config.mixup.alpha or config.mixup.cutmix):
             raise BadInput(
                 f"{key}={chain!r}: mixup and CutMix mix images of one size; set "
                 "--config.mixup.alpha=0 --config.mixup.cutmix=0."

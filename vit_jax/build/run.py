@@ -53,7 +53,7 @@ def check(config: sections.Config) -> None:
     images = images_lib.of(config.data)
     variants.check_image_size(cfg, *images.size)
     objective = objectives.make(config, cfg)
-    validation.check_together(config, objective.EVALUATED)
+    validation.check_together(config, objective.EVALUATED, averages=objective.AVERAGE)
     objectives.check_views(config, objective)
     device_ops.check(config, objective)
     naflex.check(config, cfg, objective)

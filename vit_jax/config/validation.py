@@ -32,15 +32,18 @@ MEASURED = re.compile(
 )
 
 
-def check_together(config: sections.Config, evaluated: Sequence[str]) -> None:
+def check_together(
+    config: sections.Config, evaluated: Sequence[str], *, averages: bool = False
+) -> None:
     """Raises BadInput for values that are allowed one by one, but not together.
 
     Args:
       config: a configuration whose single values are checked.
       evaluated: the metrics of an evaluation, which the objective names.
+      averages: whether the objective learns from the average, so that few-shot tasks measure both.
     """
     _check_evaluations(config)
-    _check_best_metric(config, evaluated)
+    _check_best_metric(config, evaluated, averages)
     data, parts, size = config.data, config.accumulation, config.batch_size
     if size % parts:
         low = [a for a in range(1, math.isqrt(size) + 1) if size % a == 0]
@@ -88,11 +91,16 @@ def _check_evaluations(config: sections.Config) -> None:
                 "{severity}, as in folder:PATH/{corruption}/{severity}, or neither."
             )
     for name in few_shot_tasks(config):
+        if name.endswith("_raw"):
+            raise BadInput(
+                f"fewshot.sources has a task {name.removeprefix('fewshot_')}, and names on _raw "
+                "are taken; choose another."
+            )
         if name in config.evals:
             raise BadInput(f"evals.{name}: fewshot.sources has that name; choose another.")
 
 
-def _check_best_metric(config: sections.Config, evaluated: Sequence[str]) -> None:
+def _check_best_metric(config: sections.Config, evaluated: Sequence[str], averages: bool) -> None:
     """Raises BadInput if no evaluation measures `checkpoint.keep_best`."""
     metrics = [f"{n}{raw}/{m}" for n in config.evals for raw in ("", "_raw") for m in evaluated]
     best = config.checkpoint.keep_best
@@ -102,8 +110,9 @@ def _check_best_metric(config: sections.Config, evaluated: Sequence[str]) -> Non
     shots = [f"{k or 'all'}shot" for k in config.fewshot.shots]
     shots = ["zero_shot"] if config.fewshot.method == "zero_shot" else shots
     metrics += [
-        f"{task}/{prefix}{name}"
+        f"{task}{raw}/{prefix}{name}"
         for task in few_shot_tasks(config)
+        for raw in (("", "_raw") if averages else ("",))
         for prefix in few_shot_classifiers(config).values()
         for name in shots
     ]

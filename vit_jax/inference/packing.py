@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from vit_jax.errors import BadInput
 from vit_jax.models.naflex import Canvas
 
 
@@ -43,7 +44,12 @@ def pack(canvas: Canvas, patch: int) -> tuple[Canvas, np.ndarray]:
       The packed canvas, with grids [M, S, 2]; and int32 [N, 2], the row of each image and its
       number there. For the output of the model [M, S, Y], `output[place[:, 0], place[:, 1]]` has
       the order of the images.
+
+    Raises:
+      BadInput: no image, patches that do not tile the images, or grids of another shape, of no
+        patch, or of more than the canvas has.
     """
+    _check(canvas, patch)
     count, height, width, channels = canvas.images_BHWC.shape
     rows, columns = height // patch, width // patch
     images = np.asarray(canvas.images_BHWC).reshape(count, rows, patch, columns, patch, channels)
@@ -61,3 +67,18 @@ def pack(canvas: Canvas, patch: int) -> tuple[Canvas, np.ndarray]:
             start += lengths[number]
     packed = packed.reshape(-1, rows, columns, patch, patch, channels).transpose(0, 1, 3, 2, 4, 5)
     return Canvas(packed.reshape(-1, height, width, channels), together), places
+
+
+def _check(canvas: Canvas, patch: int) -> None:
+    shape, grids = np.shape(canvas.images_BHWC), np.asarray(canvas.grids)
+    whole = len(shape) == 4 and patch > 0 and 0 not in shape
+    if not whole or shape[1] % patch or shape[2] % patch:
+        raise BadInput(
+            f"pack: images {shape} and patch={patch}; give [N, H, W, C] of whole patches, N >= 1."
+        )
+    budget = shape[1] // patch * (shape[2] // patch)
+    if grids.shape != (shape[0], 2) or grids.min() < 1 or grids.prod(axis=1).max() > budget:
+        raise BadInput(
+            f"pack: grids {grids.shape} for {shape[0]} images of {budget} patches each; give "
+            f"[N, 2], rows and columns of 1 to {budget} patches, and the patch of the model."
+        )

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 _HEAD = 64  # numbers of a head for which scores are the usual ones
 
 
-def query_scale(cfg: "ViTConfig") -> float:
-    """Returns the factor on queries, beside the division of scores by sqrt(K).
+def query_scale(cfg: "ViTConfig", heads: int = 0) -> float:
+    """Returns the factor on queries of `heads`, 0 for those of `cfg`, beside 1 / sqrt(K).
 
     With muP, scores are divided by K / 8 (definition 4.1), so heads of 64 numbers, which most
     published models have, are as usual.
     """
-    return math.sqrt(_HEAD / (cfg.width // cfg.heads)) if cfg.mup_base_width else 1.0
+    return math.sqrt(_HEAD / (cfg.width // (heads or cfg.heads))) if cfg.mup_base_width else 1.0
 
 
 def initial_probe(cfg: "ViTConfig") -> nn.initializers.Initializer:
@@ -36,4 +36,5 @@ def initial_probe(cfg: "ViTConfig") -> nn.initializers.Initializer:
 
 def unwritten(cfg: "ViTConfig") -> str:
     """Returns the setting that no weight file shows; "" where the model is as usual."""
-    return "" if query_scale(cfg) == 1.0 else f"mup_base_width={cfg.mup_base_width}"
+    scales = query_scale(cfg), query_scale(cfg, cfg.pool_heads)
+    return "" if scales == (1.0, 1.0) else f"mup_base_width={cfg.mup_base_width}"

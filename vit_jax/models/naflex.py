@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Images of any aspect ratio: where the patches of a sequence belong, and who sees whom.
+"""Images of any aspect ratio: the places of patches in a sequence, and which patches attend.
 
 NaFlex (SigLIP 2, arXiv:2502.14786, section 2.4.2) resizes an image to the largest grid of patches
 within a budget. A canvas holds the patches in the order of its own cells, row by row; the rest is
@@ -34,7 +34,7 @@ class Canvas(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """What belongs to each patch of a sequence.
+    """The image of each patch of a sequence, and its place there.
 
     Attributes:
       segments_BL: int32, the number of its image; -1 for padding.
@@ -48,7 +48,7 @@ class Layout(NamedTuple):
 
 
 def layout(grids_BS2: jax.Array, length: int) -> Layout:
-    """Returns what belongs to each of `length` patches, for images one after another."""
+    """Returns the image and place of each of `length` patches, for images one after another."""
     ends_BS = jnp.cumsum(grids_BS2[..., 0] * grids_BS2[..., 1], axis=1)
     number_L = jnp.arange(length)
     after_BLS = number_L[None, :, None] >= ends_BS[:, None]

@@ -190,7 +190,7 @@ class MapHead(nn.Module):
         cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
         probe_11D = self.param("probe", mup.initial_probe(cfg), (1, 1, cfg.width))
         probe_B1D = jnp.tile(probe_11D.astype(dtype), (tokens_BLD.shape[0], looks, 1))
-        extras = Extras(query_scale=mup.query_scale(cfg))
+        extras = Extras(query_scale=mup.query_scale(cfg, cfg.pool_heads))
         attention = Attention(
             cfg.pool_heads or cfg.heads, 0.0, cfg.dtype, self.rules, extras=extras, name="attn"
         )

@@ -246,6 +246,8 @@ class ViTConfig(TokenConfig):
         return dataclasses.replace(self, patch=patch)
 
     def fused_refusal(self) -> str:
+        if self.naflex:
+            return f"fused attention has no mask for padding (model.naflex={self.naflex})"
         relative = self.posemb in ("relative", "relative2d")
         return attention.not_fused(dropout=self.attention_dropout, relative=relative)
 

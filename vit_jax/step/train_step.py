@@ -215,7 +215,7 @@ def make_train_step(
       A function for `jax.jit`. Its metrics are float32 []: `METRICS` of the objective, as means
       over the batch before the update, and the global norms `grad_norm` (before clipping),
       `update_norm`, `param_norm`. With `skipping(tx)`, a loss or gradients that are not finite
-      change only `step` and the metric `skipped`, int32 []. All draws come of (key, state.step).
+      change only `step` and `skipped`, int32 [], their count. Draws come from (key, state.step).
     """
 
     def train_step(state: TrainState, batch: Batch, key: jax.Array) -> _Stepped:

@@ -21,7 +21,7 @@ import numpy as np
 from vit_jax import tree
 from vit_jax.errors import BadInput, unknown
 from vit_jax.models import posemb, variants
-from vit_jax.weights import architecture, files, recognise
+from vit_jax.weights import architecture, files, image_settings, recognise
 from vit_jax.weights.formats import json_config, name_table
 from vit_jax.weights.formats.name_table import Context, Flat, Format
 from vit_jax.weights.recognise import FORMATS, NAMES, SUFFIX
@@ -142,10 +142,11 @@ def read(
     _check_described(path, form, settings, described)
     if form.name == "timm" and not content:
         _warn_of_assumptions(path, settings)
-    classes, channels = settings.pop("classes"), architecture.channels(flat)
+    if settings.get("naflex") and images:
+        size = image_settings.canvas_size(images, flat["embedding/kernel"].shape[0]) or size
     return Weights(
-        flat, form.name, settings, classes, size, tensors, images, names, sigmoid,
-        channels=channels, resize=form.resize, kind=kind,
+        flat, form.name, settings, settings.pop("classes"), size, tensors, images, names, sigmoid,
+        channels=architecture.channels(flat), resize=form.resize, kind=kind,
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@
 """Reads how other libraries prepare images, from their JSON files. Start from `timm` and `hf`."""
 
 import dataclasses
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -132,7 +133,10 @@ _PROCESSORS: dict[str, dict[str, Any]] = {
 }
 _HF_TYPES = ("image_processor_type", "feature_extractor_type")
 _HF_UNREAD = (*_HF_TYPES, "processor_class", "do_convert_rgb", "data_format", "default_to_square")
-_HF_UNREAD += ("patch_size", "max_num_patches")  # those of SigLIP 2 are the model's
+_SIGLIP2_KEYS = {
+    key: _Key(0, lambda v: type(v) is int and 0 < v <= _LONGEST**2, "a whole number from 1 on")
+    for key in ("patch_size", "max_num_patches")
+}
 
 
 def usual(kind: str) -> str:
@@ -169,7 +173,9 @@ def hf(config: Mapping[str, Any]) -> dict[str, Any]:
         values["size"] = {"shortest_edge": values["size"]}
     values = _PROCESSORS[name] | values
     for key, value in values.items():
-        if key not in _HF_KEYS and key not in _HF_UNREAD and value is not False:
+        if name == "Siglip2" and key in _SIGLIP2_KEYS:
+            _settings("preprocessor_config", {key: value}, {key: _SIGLIP2_KEYS[key]})
+        elif key not in _HF_KEYS and key not in _HF_UNREAD and value is not False:
             raise BadInput(
                 f"preprocessor_config: {key}={value!r} is not known here; expected "
                 f"{', '.join(_HF_KEYS)}. Remove the key if the images do not need it."
@@ -178,3 +184,23 @@ def hf(config: Mapping[str, Any]) -> dict[str, Any]:
     sizes = {key: _size(wanted[key]) or {} for key in ("size", "crop_size")}
     squares = "height" in sizes["size"] and not wanted["do_center_crop"]
     return wanted | sizes | {"in_floats": name == "DINOv3ViT" and squares}
+
+
+def canvas_size(content: Mapping[str, Any], patch: int) -> tuple[int, int] | None:
+    """Returns rows and columns of pixels with as many patches as a processor of SigLIP 2 allows.
+
+    The sides are as near to each other as they can be. None: `max_num_patches` is missing.
+
+    Raises:
+      BadInput: see `hf`, or the processor has another `patch_size`.
+    """
+    hf(content)
+    if content.get("patch_size") not in (None, patch):
+        raise BadInput(
+            f"preprocessor_config: patch_size={content['patch_size']}, the model has patches of "
+            f"{patch} pixels; correct the file."
+        )
+    if (budget := content.get("max_num_patches")) is None:
+        return None
+    rows = next(n for n in range(math.isqrt(budget), 0, -1) if budget % n == 0)
+    return rows * patch, budget // rows * patch

@@ -148,14 +148,17 @@ def read_weights(
       own: a user's own model, whose tables of names are tried too.
 
     Raises:
-      BadInput: the path does not exist, it cannot be read, or it has another number of heads or no
-        choice of the patch side.
+      BadInput: the path cannot be read, or has another number of heads or another fixed patch.
     """
     if patch < 0:
         raise BadInput(f"patch={patch}; give the pixels a side, or leave it out.")
     weights = _read(text, heads, shapes_only, own)
     if patch:
         weights.config.at_patch(patch)  # raises if it is fixed
+        own_patch = variants.stride(weights.config) if getattr(weights.config, "naflex", 0) else 0
+        if weights.format == "run" and own_patch not in (0, patch):
+            cut = f"the chains of this run cut patches of {own_patch} pixels (naflex)"
+            raise BadInput(f"{text}: patch={patch} (--patch), and {cut}; leave it out.")
         weights = dataclasses.replace(weights, patch=patch)
     if merge is not None:
         if weights.own is not None:
@@ -279,8 +282,7 @@ def ordinary(
                 path = re.sub(r"block_\d+", tree.STACKED, name)
                 shape = (tree.depth(target), *shape)
             leaves[path] = jax.ShapeDtypeStruct(shape, array.dtype)
-    target = tree.nested(leaves)
-    params = fitting.fit(weights.flat, target, **grids, fresh_head=False).params
+    params = fitting.fit(weights.flat, tree.nested(leaves), **grids, fresh_head=False).params
     return cfg.ordinary(params, *size)
 
 
@@ -295,10 +297,8 @@ def check_fit(
 
 def _check_none_added(weights: Weights) -> None:
     if any(map(partial.is_added, weights.flat)):
-        raise BadInput(
-            "these weights have adapters, which no other run can begin with; give the weights that "
-            f"they were trained beside, {weights.trained['base']}."
-        )
+        base = f"give the weights that they were trained beside, {weights.trained['base']}"
+        raise BadInput(f"these weights have adapters, which no other run can begin with; {base}.")
 
 
 def _target(

@@ -19,6 +19,8 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from vit_jax.data.inspect import colours
+from vit_jax.data.numpy_ops import naflex
+from vit_jax.data.ops.naflex import FIELD
 from vit_jax.data.pipeline.pipeline import Pipeline
 
 _TILE = 224  # the largest side of an image, in pixels
@@ -43,7 +45,8 @@ def sheet(
     """Returns a PNG of the first rows * columns examples of the training order, left to right.
 
     Small images are enlarged by a whole factor, without smoothing; large images are shrunk. A name
-    that is too long ends in an ellipsis. The heading is broken into lines.
+    that is too long ends in an ellipsis. The heading is broken into lines. Rows of patches are
+    drawn as the image that they make.
 
     Args:
       pipe: the pipeline of a training split; equal seeds give equal sheets, pixel for pixel.
@@ -71,8 +74,14 @@ def sheet(
         x, y = _MARGIN + number % columns * step_x, top + number // columns * step_y
         if "mask" in batch:
             pixels = _with_mask(pixels, batch["mask"][number], classes, batch["labels"][number])
-        way = Image.Resampling.NEAREST if high >= len(pixels) else Image.Resampling.LANCZOS
-        page.paste(Image.fromarray(pixels).resize((wide, high), way), (x, y))
+        sides = (wide, high)
+        if FIELD in batch:  # the image itself, inside the place of the canvas
+            patch = pipe.ops[-1].patch  # type: ignore[attr-defined]
+            pixels = naflex.from_cells(pixels, patch, batch[FIELD][number])
+            fits = min(high / pixels.shape[0], wide / pixels.shape[1])
+            sides = round(pixels.shape[1] * fits), round(pixels.shape[0] * fits)
+        way = Image.Resampling.NEAREST if sides[1] >= len(pixels) else Image.Resampling.LANCZOS
+        page.paste(Image.fromarray(pixels).resize(sides, way), (x, y))
         if "boxes" in batch:
             scale = np.array([wide, high] * 2) / np.array([*pipe.image_size[::-1]] * 2)
             none = np.zeros(len(batch["boxes"][number]), int)

@@ -126,13 +126,13 @@ def apply_to_fields(ops: tuple[Op, ...], fields: Fields, seed: Seed) -> Fields:
                 f"the chain begins with {type(op).__name__}, and images are files; begin with "
                 "decode."
             )
-        if moves(op, fields):
-            fields = geometry.follow(op, fields, fields["image"].shape[:2], own)
-        if isinstance(op, NaFlex):
-            sides = fields["image"].shape[:2]
-            fields = fields | {FIELD: np.array(numpy_naflex.grid(op, sides), np.int32)}
-        known = APPLY.get(type(op))
+        moving, known = moves(op, fields), APPLY.get(type(op))
         made = known(op, image, own) if known else op.in_numpy(image, own)  # type: ignore[attr-defined]
+        if moving:  # after the op has checked the sides of the image
+            fields = geometry.follow(op, fields, image.shape[:2], own)
+        if isinstance(op, NaFlex):
+            grid = numpy_naflex.grid(op, image.shape[:2])
+            fields = fields | {FIELD: np.array(grid, np.int32)}
         fields = fields | {"image": made}
         at += 1
     if isinstance(fields["image"], bytes):

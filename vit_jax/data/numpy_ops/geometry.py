@@ -30,7 +30,7 @@ _half = np.float32(0.5)
 
 
 class Placement(NamedTuple):
-    """Where the pixels of a result come from; see `ops.geometry.Placement`.
+    """The place in the image of each pixel of a result; see `ops.geometry.Placement`.
 
     Attributes:
       sides: rows and columns of the result.

@@ -36,3 +36,13 @@ def in_cells(op: ops.NaFlex, image: np.ndarray, fill: float) -> np.ndarray:
     cells[: rows * columns] = patches.reshape(rows * columns, side, side, channels)
     canvas = cells.reshape(*op.cells, *shape[1:]).transpose(0, 2, 1, 3, 4)
     return canvas.reshape(op.cells[0] * side, op.cells[1] * side, channels)
+
+
+def from_cells(canvas: np.ndarray, patch: int, grid: np.ndarray) -> np.ndarray:
+    """Returns the image of `grid` whose patches lie in the cells of a canvas; see `in_cells`."""
+    (rows, columns), channels = grid, canvas.shape[2]
+    down, across = canvas.shape[0] // patch, canvas.shape[1] // patch
+    cells = canvas.reshape(down, patch, across, patch, channels).transpose(0, 2, 1, 3, 4)
+    cells = cells.reshape(-1, patch, patch, channels)[: rows * columns]
+    patches = cells.reshape(rows, columns, patch, patch, channels).transpose(0, 2, 1, 3, 4)
+    return patches.reshape(rows * patch, columns * patch, channels)

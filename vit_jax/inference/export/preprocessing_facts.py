@@ -12,6 +12,7 @@ from typing import Any
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.ops import decode
 from vit_jax.data.ops import resize as resize_ops
+from vit_jax.data.ops.naflex import NaFlex
 from vit_jax.weights import loading
 from vit_jax.weights.convert import ORIGINAL, Weights
 from vit_jax.weights.formats.json_config import FILTERS, Images
@@ -41,7 +42,8 @@ def describe(weights: Weights, size: tuple[int, int]) -> tuple[Images | None, st
     loading.reader(weights, size)  # checks all values
     antialias: bool | None = True  # like Pillow
     if weights.format == "run":
-        (shorter, antialias), kind = _chain_resizing(settings["ops"], size), "bilinear"
+        any_shape = getattr(weights.config, "naflex", 0) > 0
+        (shorter, antialias), kind = _chain_resizing(settings["ops"], size, any_shape), "bilinear"
         mean, std, words = settings["mean"], settings["std"], f"the chain {settings['ops']}"
     elif weights.format == "timm":
         shorter, kind, mean, std = _timm_values(settings, size)
@@ -55,11 +57,14 @@ def describe(weights: Weights, size: tuple[int, int]) -> tuple[Images | None, st
     return images, words if shorter is None else ""
 
 
-def _chain_resizing(chain: str, size: tuple[int, int]) -> tuple[int | None, bool | None]:
-    """Returns how a chain resizes.
+def _chain_resizing(
+    chain: str, size: tuple[int, int], any_shape: bool
+) -> tuple[int | None, bool | None]:
+    """Returns how a chain resizes, for a model of images of one size or of `any_shape`.
 
     Returns:
-      The shorter side before the central crop, 0 if resized straight, None for any other way; and
+      The shorter side before the central crop, 0 if resized straight or to the largest grid of
+      patches of an image of any shape, None for any other way; and
       whether shrinking averages over pixels, None if nothing is resized.
     """
     ops = [
@@ -67,6 +72,9 @@ def _chain_resizing(chain: str, size: tuple[int, int]) -> tuple[int | None, bool
         for op in preprocess.parse("data.eval_ops", chain, size)
         if not isinstance(op, decode.Decode) or op.low or op.high
     ]
+    if any_shape:
+        known = len(ops) == 1 and isinstance(ops[0], NaFlex) and ops[0].enlarge
+        return (0, True) if known else (None, None)
     match ops:
         case []:  # images already have the size
             return 0, None

@@ -18,7 +18,8 @@ from vit_jax import tree
 from vit_jax.errors import BadInput
 from vit_jax.inference.export.forward import Call, Forward
 from vit_jax.models import partial, variants
-from vit_jax.weights import convert, loading
+from vit_jax.weights import convert, files, loading
+from vit_jax.weights.formats import json_config
 from vit_jax.weights.formats.json_config import Images
 
 PEER = {"timm": "timm", "hf": "transformers"}
@@ -58,7 +59,9 @@ def read(name: str, cfg: variants.Config, forward: Forward, path: Path) -> tuple
       forward: the function that was written.
       path: the file.
     """
-    if name in PEER and path.name == PEER_FILE:
+    beside = files.read_json(path.with_name(json_config.NAME)) if name == "hf" else {}
+    known = name == "timm" or beside.get("model_type") == "vit"  # others have other outputs
+    if known and path.name == PEER_FILE:
         try:
             module = importlib.import_module(PEER[name])
         except (ImportError, RuntimeError):  # e.g. a torchvision built for another torch

@@ -10,6 +10,7 @@ Nothing appears under the requested name unless its consumer computes the same o
 import contextlib
 import dataclasses
 import json
+import math
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -100,6 +101,9 @@ def write(
     description = dataclasses.replace(
         images or convert.ORIGINAL, names=model.names, sigmoid=model.sigmoid
     )
+    if getattr(model.cfg, "naflex", 0):
+        patches = math.prod(variants.grid(model.cfg, *model.size))
+        description = dataclasses.replace(description, patches=patches)
     ways = _format(name, model, forward, description, images)
     notes, bound = _notes(name, model, description, words), _bound(name, model)
     return _written(name, forward, ways, out, description, bound, notes, progress)
@@ -283,7 +287,8 @@ def _not_described(name: str, model: Model, description: Images, words: str) -> 
     """Returns the facts that the JSON beside timm's or Hugging Face's weights cannot express."""
     peer, notes = weights_file.PEER[name], list[str]()
     if words:
-        notes.append(f"{name} cannot say: {words}; it says: resized straight to the model's size")
+        said = "to the largest grid of patches" if description.patches else "to the model's size"
+        notes.append(f"{name} cannot say: {words}; it says: resized straight {said}")
     elif description.antialias is False:
         notes.append(
             f"{peer} averages over pixels when shrinking, the preprocessing of these weights does "

@@ -137,14 +137,15 @@ def hf_siglip2(
         raise BadInput("hf: transformers' SigLIP 2 has a head on the mean of tokens; keep a run.")
     more = {"vision_use_head": True, "num_patches": cfg.naflex**2}
     files = _hf(cfg, image_size, constants, images, "siglip2_vision_model", "Siglip2Vision", more)
+    config = {key: value for key, value in files[NAME].items() if key != "image_size"}
     prepared = {
         key: value
         for key, value in files[PREPROCESSOR].items()
         if key not in ("size", "do_center_crop", "crop_size")
     }
     prepared |= {"image_processor_type": "Siglip2ImageProcessor", "patch_size": cfg.patch}
-    prepared |= {"max_num_patches": (image_size // cfg.patch) ** 2}
-    return {NAME: files[NAME], PREPROCESSOR: prepared}
+    prepared |= {"max_num_patches": images.patches or cfg.naflex**2}
+    return {NAME: config, PREPROCESSOR: prepared}
 
 
 def hf_aimv2(

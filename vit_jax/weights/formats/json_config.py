@@ -70,6 +70,8 @@ class Images:
         to the model's size.
       names: names of the classes, by label; () if unknown.
       antialias: whether shrinking averages over pixels; None if nothing is resized.
+      patches: patches of an image of any aspect ratio, at most; 0: as many as the model has
+        positions.
       sigmoid: whether each class has an independent probability; otherwise classes are exclusive.
     """
 
@@ -79,6 +81,7 @@ class Images:
     shorter_side: int = 0
     names: tuple[str, ...] = ()
     antialias: bool | None = False
+    patches: int = 0
     sigmoid: bool = False
 
 

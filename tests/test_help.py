@@ -51,7 +51,7 @@ COMMANDS = [name for name in PARSERS if name != "vit_jax"]
 
 
 def test_all_commands_and_engines_are_walked():
-    assert len(COMMANDS) == len(main.COMMANDS) + 4 + 9 + 1 + len(launch.main.ENGINES)
+    assert len(COMMANDS) == len(main.COMMANDS) + 5 + 9 + 1 + len(launch.main.ENGINES)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

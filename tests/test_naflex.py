@@ -132,7 +132,7 @@ def test_a_canvas_needs_a_table_of_positions():
         ({"posemb": "sincos2d"}, "posemb=learned1d"), ({"rope": "axial"}, "rope=none"),
         ({"merge": 1}, "merge=0"), ({"patch_dropout": 0.5}, "patch_dropout=0"),
         ({"distillation": True}, "distillation=False"), ({"posemb_at": "every"}, "posemb_at=stem"),
-        ({"variant": "R26+custom/32"}, "without a backbone"),
+        ({"variant": "R26+custom/32"}, "has no naflex"),
         ({"variant": "Flexi-Ti/16", "width": 0, "depth": 0, "mlp": 0, "heads": 0}, "square images"),
     ],
 )  # fmt: skip

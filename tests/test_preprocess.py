@@ -65,7 +65,7 @@ def test_chain_is_read(chain, ops):
 
 
 ALL_OPS = (
-    "decode, resize, resize_small, central_crop, resize_inside, pad, scale_jitter, "
+    "decode, resize, resize_small, central_crop, resize_inside, pad, naflex, scale_jitter, "
     "random_crop, inception_crop, "
     "fast_inception_crop, flip_lr, shift, affine, bv_resize, bv_resize_small, randaug, "
     "color_jitter, three_augment, random_erasing, grayscale, gaussian_blur, solarize"

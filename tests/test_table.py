@@ -243,7 +243,10 @@ MODELS = {
 
 def tables(model: str) -> list[Format]:
     family = {"bit": "bit", "mixer": "mixer"}.get(model, "vit")
-    return [f for forms in convert.FORMATS.values() for f in forms if f.family == family]
+    known = [f for forms in convert.FORMATS.values() for f in forms if f.family == family]
+    return [
+        f for f in known if not f.architectures
+    ]  # those of named models have heads of their own
 
 
 def has_all_of(form: Format, name: str, names: list[str]) -> bool:

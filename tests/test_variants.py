@@ -453,7 +453,7 @@ NUMBERS = [
 
 @pytest.mark.parametrize("field", NUMBERS)
 def test_negative_numbers_are_bad_input_and_biases_are_not(field):
-    assert len(NUMBERS) == 26
+    assert len(NUMBERS) == 29
     for variant in ("B/16", "BiT-R50x1", "Mixer-B/16"):
         with pytest.raises(BadInput, match=rf"model\.{field}=-1"):
             variants.config(variant=variant, classes=3, **{field: -1})
@@ -515,6 +515,9 @@ TAKEN = {
     "merge": (2, "vh"),
     "window": (2, "vh"),
     "global_blocks": (2, "vh"),
+    "naflex": (4, "v"),
+    "pool_heads": (2, "vh"),
+    "pool_mlp": (100, "vh"),
 }
 
 # What a setting needs beside it.
@@ -522,6 +525,7 @@ NEEDED = {name: {"rope": "axial"} for name in TAKEN if name.startswith("rope_")}
 NEEDED["rope_grid"] |= {"rope_coordinates": "index"}
 NEEDED["class_token"] = {"pool": "gap"}
 NEEDED["global_blocks"] = {"window": 2}
+NEEDED["pool_heads"] = NEEDED["pool_mlp"] = {"pool": "map"}
 
 
 def test_every_setting_is_taken_or_refused_below():

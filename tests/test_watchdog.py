@@ -73,7 +73,7 @@ def test_each_step_that_the_loop_dispatches_is_marked(monkeypatch):
     monkeypatch.setattr(watchdog, "_now", one.dog)
     for step in (8, 9):
         one.now += 60 * LONG
-        train.dispatched(step, 0, None)
+        train.dispatched(step, 0, 0, None)
     assert one.dog.limit_secs == 60
     one.now += 60
     assert not one.dog.look()

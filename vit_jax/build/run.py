@@ -283,10 +283,9 @@ def plain_pipeline(
     """Makes a pipeline that reads a split as evaluations do, or by the chain of another key."""
     images = images_lib.of(data)
     ops = preprocess.parse(key, chain or data.eval_ops, images.size, images.channels)
-    return readers.pipeline_of(readers.usable(data.reader))(
-        split, ops, batch_size, 0, images.size, data.workers, data.prefetch,
-        channels=images.channels,
-    )  # fmt: skip
+    make = readers.pipeline_of(readers.usable(data.reader))
+    more = (data.workers, data.prefetch)
+    return make(split, ops, batch_size, 0, images.size, *more, channels=images.channels)
 
 
 _Evaluations = dict[str, Evaluation]  # by name

@@ -96,8 +96,12 @@ def of_prefix(batch: int, images: int, prefix: int) -> jax.Array:
 
 def check(wanted: Settings, hybrid: bool) -> None:
     """Raises BadInput for options that have no meaning with `model.naflex`."""
+    if hybrid:
+        raise BadInput(
+            f"model.naflex={wanted.naflex!r}: {wanted.variant} has no naflex, as its patches are "
+            "not of pixels; leave it out."
+        )
     clashes = {
-        "patches of pixels, so a ViT without a backbone": hybrid,
         "one head: distillation=False": wanted.distillation,
         "a table of positions at the stem: posemb=learned1d and posemb_at=stem": (
             wanted.posemb != "learned1d" or wanted.posemb_at != "stem"

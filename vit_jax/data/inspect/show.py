@@ -86,11 +86,7 @@ def sheet(
             scale = np.array([wide, high] * 2) / np.array([*pipe.image_size[::-1]] * 2)
             none = np.zeros(len(batch["boxes"][number]), int)
             classes_M = batch["box_classes"][number] if "box_classes" in batch else none
-            for box, k in zip(batch["boxes"][number] * scale, classes_M, strict=True):
-                if k >= 0 and box[2] > box[0] and box[3] > box[1]:
-                    begin = np.add(box[:2], (x, y))
-                    frame = [*begin, *np.maximum(begin, np.add(box[2:], (x - 1, y - 1)))]
-                    draw.rectangle(frame, outline=_colour(int(k)), width=2)
+            _frame(draw, (x, y), batch["boxes"][number] * scale, classes_M)
         labels = batch["labels"][number]
         if "mask" in batch and (labels < 0).all():
             labels = _by_count(batch["mask"][number])
@@ -100,6 +96,17 @@ def sheet(
     out = io.BytesIO()
     page.save(out, "PNG")
     return out.getvalue()
+
+
+def _frame(
+    draw: ImageDraw.ImageDraw, corner: tuple[int, int], boxes_M4: np.ndarray, classes_M: np.ndarray
+) -> None:
+    """Draws the boxes, in pixels, of an image whose corner is there; those of class -1 are none."""
+    for box, k in zip(boxes_M4, classes_M, strict=True):
+        if k >= 0 and box[2] > box[0] and box[3] > box[1]:
+            begin = np.add(box[:2], corner)
+            frame = [*begin, *np.maximum(begin, np.add(box[2:], corner) - 1)]
+            draw.rectangle(frame, outline=_colour(int(k)), width=2)
 
 
 def _with_mask(

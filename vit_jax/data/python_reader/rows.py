@@ -69,7 +69,7 @@ class Recipe:
                 }  # fmt: skip
                 for key in self.moving:
                     shapes[key] = (*times, *own[key]), np.dtype(FIELDS[key].dtype)
-        if isinstance(self.views[0].ops[-1], NaFlex):
+        if any(isinstance(op, NaFlex) for op in self.views[0].ops):
             shapes[FIELD] = (2,), np.dtype(np.int32)
         return shapes
 

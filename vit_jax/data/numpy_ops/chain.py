@@ -129,9 +129,9 @@ def apply_to_fields(ops: tuple[Op, ...], fields: Fields, seed: Seed) -> Fields:
         moving, known = moves(op, fields), APPLY.get(type(op))
         made = known(op, image, own) if known else op.in_numpy(image, own)  # type: ignore[attr-defined]
         if moving:  # after the op has checked the sides of the image
-            fields = geometry.follow(op, fields, np.shape(image)[:2], own)
+            fields = geometry.follow(op, fields, fields["image"].shape[:2], own)
         if isinstance(op, NaFlex):
-            grid = numpy_naflex.grid(op, np.shape(image)[:2])
+            grid = numpy_naflex.grid(op, fields["image"].shape[:2])
             fields = fields | {FIELD: np.array(grid, np.int32)}
         fields = fields | {"image": made}
         at += 1

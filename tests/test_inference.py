@@ -252,7 +252,7 @@ def test_own_data_has_the_splits_of_the_run_and_other_data_none_held_out(digits_
     }  # fmt: skip
     other = inference.open_data(str(digits_run), f"folder:{image_folder}", "")
     assert {name: len(split) for name, split in other.splits.items()} == {"train": 40, "test": 10}
-    with pytest.raises(BadInput, match=r"digits.npz is a file.* give --data=SOURCE"):
+    with pytest.raises(BadInput, match=r"digits.npz is no folder of a run.* give --data=SOURCE"):
         inference.open_data("digits.npz", "", "")
 
 

@@ -378,7 +378,7 @@ def test_low_rank_matrices_learn_masks_and_boxes_without_tensorflow(
     command(
         "train", f"--config=configs/{recipe}.py:size=16x24,backbone=lora",
         f"--workdir={tmp_path / 'run'}", f"--data={source}", f"--config.init={digits_run}", *more,
-        "--config.data.reader=python", "--config.length=2 steps", "--config.batch_size=4",
+        "--config.data.reader=python", "--config.length=2 steps", "--config.batch_size=8",
         "--config.report.writers=()", "--config.report.page=false",
     )  # fmt: skip
     command("predict", tmp_path / "run", next((tmp_path / "data").rglob("*g")), f"--out={out}")
@@ -405,6 +405,6 @@ def test_runs_on_digits_and_folders_import_no_tensorflow(tmp_path, command, imag
     command(
         "train", f"--workdir={tmp_path / 'records'}", *short, f"--data={packed}",
         "--config.data.image_size=16", f"--config.data.train_ops={AUGMENTED}",
-        "--config.data.batch_size=4", "--config.fewshot.sources=()",
+        "--config.batch_size=8", "--config.fewshot.sources=()",
     )  # fmt: skip
     command("data", "check", packed)

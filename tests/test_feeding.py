@@ -91,7 +91,7 @@ def test_the_page_has_the_numbers_of_the_table_of_accelerators():
 
 @pytest.mark.integration
 def test_commands_of_the_page_run_one_after_the_other(tmp_path, image_folder, capsys):
-    (text,) = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
+    text, *_ = re.findall(r"```console\n(.*?)```", PAGE, re.DOTALL)
     measure, plan = text.replace("/path/to/images", str(image_folder)).splitlines()
     file = tmp_path / "bench.json"
     assert main.main(measure.partition(" > ")[0].split()[1:]) == 0

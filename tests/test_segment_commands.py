@@ -15,6 +15,7 @@ from PIL import Image
 
 from vit_jax.cli import arguments
 from vit_jax.cli.main import main
+from vit_jax.data.inspect import colours
 
 ROOT = Path(__file__).parent.parent
 NAMES = ("field", "house", "sea", "never")
@@ -106,6 +107,11 @@ def test_commands_of_the_page(tmp_path, monkeypatch, capsys, digits_run):
             assert np.asarray(picture).shape == read(path).shape[:2]
         assert read(f"runs/predicted/overlays/{path.stem}.png").shape == read(path).shape
     assert "1 house " in Path("runs/predicted/classes.txt").read_text()
+    legend = read("runs/predicted/legend.png")
+    rows = np.split(legend, len(NAMES))
+    for row, colour in zip(rows, colours.palette(len(NAMES)), strict=True):
+        assert (row == colour).all(axis=-1).mean() > 0.5
+        assert (row != colour).any()
 
     assert main(evaluate) == 0
     measured = json.loads(Path("runs/seg_evaluation/evaluation.json").read_text())

@@ -58,7 +58,7 @@ def _open(args: argparse.Namespace) -> "Segmenter":
 
 
 def predict(args: argparse.Namespace) -> int:
-    """Writes masks and overlays of images into the folder `--out`; returns the exit code."""
+    """Writes masks, overlays and a legend into the folder `--out`; returns the exit code."""
     from vit_jax.data.inspect import colours, show
 
     arguments.check_unused(args, "masks", topk=5, names="", heads=0, patch=0)
@@ -79,6 +79,7 @@ def predict(args: argparse.Namespace) -> int:
         for label, name in enumerate(model.run.names)
     ]
     arguments.write(folder / "classes.txt", "".join(lines).encode(errors="surrogateescape"))
+    arguments.write(folder / "legend.png", colours.png(colours.legend(model.run.names)))
     images.finish(args.out)
     return 0
 

@@ -123,5 +123,6 @@ def page(one: Segmented) -> str:
         ],
         header=_HEADER,
         classes=_rows(one),
+        legend=colours.png(colours.legend(one.names)),
         matrix=drawing.confusions(one.names, counts_YY) if len(one.names) <= 50 else None,
     )

@@ -71,6 +71,19 @@ def framed(
     return np.asarray(picture)
 
 
+def legend(names: Sequence[str]) -> np.ndarray:
+    """Returns a picture, uint8 [H, W, 3], with a row for each class: its name on its colour."""
+    height, font = 22, ImageFont.load_default(size=14)
+    width = 16 + max(round(font.getlength(name)) for name in names)
+    picture = Image.new("RGB", (width, height * len(names)))
+    draw = ImageDraw.Draw(picture)
+    for row, (name, colour) in enumerate(zip(names, palette(len(names)).tolist(), strict=True)):
+        top = row * height
+        draw.rectangle((0, top, width, top + height), fill=tuple(colour))
+        draw.text((8, top + 3), name, _ink(colour), font)
+    return np.asarray(picture)
+
+
 def _ink(colour: Sequence[int]) -> tuple[int, int, int]:
     """Returns black or white, whichever can be read on a colour."""
     light = np.dot(colour, (0.299, 0.587, 0.114)) > 140

@@ -10,7 +10,8 @@
 
     backbone  full: the whole backbone learns; frozen: only pyramid and head; lora: low-rank
               matrices too
-    small     true: a backbone of 0.5 M parameters that begins at random, for any machine
+    small     true: a backbone of 0.5 M parameters that begins at random, for any machine; most of
+              its blocks attend within windows of 8 patches
     model     a variant, or auto: that of init
     size      side of a training image, or ROWSxCOLUMNS (256; with dataset, the paper's)
     dataset   coco | voc: settings of ViTDet (arXiv:2203.16527); the source is still yours to give
@@ -94,6 +95,8 @@ def _make_small(config):
     config.model.heads = 3
     config.model.posemb = "sincos2d"
     config.model.pool = "gap"
+    config.model.window = 8
+    config.model.global_blocks = 1
     config.length = "40 epochs"
     config.schedule.lr = 1e-3
     config.recipe.protocol = "small"

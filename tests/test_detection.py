@@ -507,6 +507,7 @@ def test_recipe_trains_as_vitdet(model, decay, depth, epochs):
 def test_small_recipe_has_half_a_million_parameters():
     config = config_lib.load("vit_jax:detect:small=true,size=96x128", [])
     assert (config.length, config.schedule.lr) == ("40 epochs", 1e-3)
+    assert (config.model.window, config.model.global_blocks) == (8, 1)
     backbone = variants.shapes(variants.of(config.model, 3), 96, 128)
     assert sum(math.prod(x.shape) for x in jax.tree.leaves(backbone)) == pytest.approx(5e5, rel=0.1)
 

@@ -24,11 +24,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 
-from vit_jax import console, tree
+from vit_jax import tree
 from vit_jax.build import run as build
 from vit_jax.build import staged
 from vit_jax.checkpoints import restart_limit, step_folders
 from vit_jax.checkpoints.checkpoints import Checkpoints
+from vit_jax.checkpoints.local_tier import LocalTier
 from vit_jax.checkpoints.step_folders import FOLDER
 from vit_jax.config import frozen, plugins, sections, timeline, trainable, validation
 from vit_jax.config import load as config_lib
@@ -40,7 +41,7 @@ from vit_jax.runtime.coordinated_stop import Backstop
 from vit_jax.step.state import TrainState
 from vit_jax.step.train_step import non_finite
 from vit_jax.storage import cache
-from vit_jax.training import metric_writer
+from vit_jax.training import first_state, metric_writer
 from vit_jax.training.metric_window import Window
 from vit_jax.training.metric_writer import PROFILE_FOLDER, Report, Throughput
 from vit_jax.training.refused_start import unchanged_if_refused
@@ -113,7 +114,7 @@ def train(
                 write=coordination.is_first(),
                 alone=coordination.alone(),
             ),
-            restart_limit.counted(workdir),
+            restart_limit.counted(workdir, config.checkpoint.local.path),
         ):
             return train_here(config, workdir, recipe)
 
@@ -168,7 +169,8 @@ def run_in(
         )
         try:
             goodput.passed("program")
-            state, step = start(run, checkpoints, weights, workdir)
+            near = stack.enter_context(first_state.local(run, workdir))
+            state, step = first_state.start(run, checkpoints, near, weights, workdir)
             goodput.passed("restore")
             goodput.event("initialised", step)
             report = Report(
@@ -181,8 +183,11 @@ def run_in(
             stack.push(lambda error, *_: report.close(failed=error is not None))
             run = stack.enter_context(staged.run(run, step))
             if step < run.program.steps.total:
-                state = loop(run, state, step, checkpoints, report, workdir)
-            return finish(run, state, checkpoints, report, workdir)
+                state = loop(run, state, step, checkpoints, near, report, workdir)
+            results = finish(run, state, checkpoints, report, workdir)
+            if near:
+                near.discard()
+            return results
         except jax.errors.JaxRuntimeError as e:
             from vit_jax.build import less_memory
             from vit_jax.hardware import device_memory
@@ -250,32 +255,6 @@ def _check_nothing_inherited(run: build.Run, workdir: Path) -> None:
         )
 
 
-def start(
-    run: build.Run, checkpoints: Checkpoints, weights: "Fitted | None", workdir: Path
-) -> tuple[TrainState, int]:
-    """Returns the state and the step from which the run starts.
-
-    This is the newest good checkpoint, else the step of the branch, else the weights of `init`,
-    else scratch.
-    """
-    step = checkpoints.newest_good()
-    if step is not None:
-        log.info("start: resuming %s at step %d", checkpoints.folder.parent, step)
-        state = checkpoints.restore(step, run.program.abstract)
-        return run.program.with_base(state, weights), step
-    if run.config.branch:
-        from vit_jax.training import branch
-
-        state, step = branch.begin(run, checkpoints, workdir)
-        return run.program.with_base(state, weights), step
-    if weights is None:
-        log.info("start: from scratch, seed %d", run.config.seed)
-        return run.program.init(), 0
-    fate = console.table(["tensor", "fate", "shape"], [list(row) for row in weights.fate])
-    log.info("start: from %s\n%s", run.config.init, fate)
-    return run.program.init_from(weights), 0
-
-
 # ---------------------------------------------------------------- loop
 
 
@@ -284,6 +263,7 @@ def loop(
     state: TrainState,
     first: int,
     checkpoints: Checkpoints,
+    near: LocalTier | None,
     report: Report,
     workdir: Path,
 ) -> TrainState:
@@ -294,18 +274,22 @@ def loop(
     throughput, backstop = Throughput(), Backstop(run.config.checkpoint.every_minutes)
     window, batches = Window(run, report, throughput, first), run.train_batches(first)
     traced, folder = timeline.profile_steps(run.config.profile), workdir / PROFILE_FOLDER
-    done, due, save = first, unmeasured(run, report, first), False
+    done, due, save, save_near = first, unmeasured(run, report, first), False, False
+    window.last_good = checkpoints.newest_known
 
     def finish_step() -> None:
         """Does the work due after step `done`: metrics, then evaluations, then a checkpoint."""
         window.flush()
         with throughput.pause(), watchdog.longer():
             measured = evaluate(run, state, due, done, report)
-            if save or coordination.share("best", checkpoints.is_best(measured)):
+            if save or (due and coordination.share("best", checkpoints.is_best(measured))):
                 report.sync()
                 checkpoints.save(done, state, config_yaml, measured)
                 window.last_good = done
                 backstop.saved()
+            if near and save_near:
+                report.sync()
+                near.save(done, state)
 
     with contextlib.closing(metric_writer.Profile(traced, folder)) as profile:
         try:
@@ -327,12 +311,13 @@ def loop(
                 checkpoints.check()
 
                 due, save = steps.due(step), backstop.due() or steps.saves(step)
-                if due or save:
+                save_near = near is not None and near.due(step)
+                if due or save or save_near:
                     finish_step()
         except Stopped as stopped:  # raised by `next(batches)`: `state` is that of step `done`
             if stopped.save:
                 if done > window.last_good:
-                    due, save = [], True
+                    due, save, save_near = [], True, False
                     finish_step()
                 with watchdog.longer():
                     checkpoints.wait()

@@ -3,10 +3,11 @@
 
 """Keeps the last states of a run on the hosts' own disks or memory, for a quick restart.
 
-Each process writes the arrays on its devices to a folder of its host. If no other host holds the
-same arrays, it sends its file to a host that keeps a copy. A restart asks all processes for what
-their hosts hold, and takes the newest step of which every process can get its arrays, intact. The
-workdir keeps its own checkpoints; nothing here is needed to continue. A failure here is a warning.
+Each process writes the arrays on its devices to a folder of its host, unless another process there
+holds the same. If no other host holds them, it sends its file to a host that keeps a copy. A
+restart asks all processes for what their hosts hold, and takes the newest step of which every
+process can get its arrays, intact. The workdir keeps its own checkpoints; nothing here is needed to
+continue. A failure here is a warning.
 
 A folder `PATH/vit_jax-RUN/STEP-START` holds the files of a step. RUN is a number in the workdir, so
 that a new run in the same workdir takes nothing over. START is a number of the start that saved:
@@ -158,7 +159,9 @@ class LocalTier:
         me = [socket.gethostname(), str(folder), *(self._server.address if self._server else ())]
         everyone = [json.loads(one) for one in coordination.gather("local tiers", json.dumps(me))]
         self._addresses: list[peer_copies.Address] = [tuple(one[2:]) for one in everyone]
-        self._peer = peer_of(self._own, [tuple(one[:2]) for one in everyone], layout)
+        places = [tuple(one[:2]) for one in everyone]
+        self._writes = writes(self._own, places, layout)
+        self._peer = peer_of(self._own, places, layout)
         self._mention_others()
 
     def __enter__(self) -> "LocalTier":
@@ -289,7 +292,7 @@ class LocalTier:
         if set(reports) == {"written"}:
             self._kept = self._current
         self._current = f"{step}-{self._start}"
-        arrays = self._layout.copied(state.saved())
+        arrays = self._layout.copied(state.saved()) if self._writes else []
         keep = {self._kept, self._current}
         self._writing = self._background.submit(self._write, self._current, arrays, keep)
 
@@ -297,6 +300,8 @@ class LocalTier:
         """Writes and sends the file of this process; returns True if it is written."""
         for old in set(_steps(self.folder)) - keep:
             shutil.rmtree(self.folder / old, ignore_errors=True)
+        if not self._writes:
+            return True
         folder = self.folder / name
         try:
             shard_files.store(folder, self._own, shard_files.buffers(arrays), self._identity)
@@ -334,6 +339,12 @@ def _numbers(processes: list[int]) -> str:
     return f"process {', '.join(map(str, processes[:3]))}{more}"
 
 
+def writes(process: int, places: list[tuple[str, ...]], layout: shard_files.Layout) -> bool:
+    """Returns True unless an earlier process of the same place holds the same arrays."""
+    earlier = [p for p in range(process) if places[p] == places[process]]
+    return all(layout.held(p) != layout.held(process) for p in earlier)
+
+
 def peer_of(process: int, places: list[tuple[str, ...]], layout: shard_files.Layout) -> int | None:
     """Returns the process that keeps a copy of the arrays of `process`; None if none is needed.
 
@@ -347,7 +358,9 @@ def peer_of(process: int, places: list[tuple[str, ...]], layout: shard_files.Lay
     """
     here, own = places[process], layout.held(process)
     others = [p for p, place in enumerate(places) if place != here]
-    if not others or any(layout.held(p) == own for p in others):
+    if not others or not writes(process, places, layout):
+        return None
+    if any(layout.held(p) == own for p in others):
         return None
     order = list(dict.fromkeys(places))
     there = order[(order.index(here) + 1) % len(order)]

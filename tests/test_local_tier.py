@@ -21,10 +21,10 @@ from interrupted_runs import assert_equal
 from test_processes import environment, free_port, outcome
 from test_train import run
 
-from vit_jax.checkpoints import local_tier, peer_copies, shard_files
+from vit_jax.checkpoints import local_tier, peer_copies, restart_limit, shard_files
 from vit_jax.checkpoints.step_folders import committed
 from vit_jax.errors import BadInput
-from vit_jax.training import train
+from vit_jax.training import train, workdir
 
 PLACES = tier_pair.placed(1)
 
@@ -142,6 +142,23 @@ def test_folder_that_is_not_writable(opened, tmp_path, caplog):
     assert "the run goes on without its local tier" in caplog.text
     with local_tier.opened("", tmp_path, None, {}, every=1, every_minutes=0) as tier:
         assert tier is None
+
+
+def test_newest_state_is_progress_and_is_announced(opened, tmp_path):
+    with opened() as tier:
+        save(tier, 10)
+    near = str(tmp_path / "near")
+    assert "beginning, or from step 10 if" in workdir.resumption(tmp_path, near)
+    assert workdir.resumption(tmp_path) == "Run again to start from the beginning."
+    for _ in range(1 + restart_limit.MOST):
+        with pytest.raises(KeyboardInterrupt), restart_limit.counted(tmp_path, near):
+            raise KeyboardInterrupt
+    with opened() as tier:
+        tier.newest()
+        tier.restore(10)
+        save(tier, 20)
+    with restart_limit.counted(tmp_path, near):
+        pass
 
 
 def test_path_must_be_absolute(tmp_path, capsys):

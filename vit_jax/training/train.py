@@ -97,7 +97,7 @@ def train(
     )
     first, second = reversed(both) if who == "tpu" else both  # on a TPU, jax finds process 0
     with first, second:
-        coordination.on_loss(lambda: resumption(workdir))
+        coordination.on_loss(lambda: resumption(workdir, config.checkpoint.local.path))
         coordination.check_shared(workdir)
         config, finished = continue_or_check(config, workdir)
         coordination.agree("configuration", config_lib.common(config))

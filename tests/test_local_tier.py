@@ -21,7 +21,7 @@ from interrupted_runs import assert_equal
 from test_processes import environment, free_port, outcome
 from test_train import run
 
-from vit_jax.checkpoints import local_tier, peer_copies, restart_limit, shard_files
+from vit_jax.checkpoints import local_folders, local_tier, peer_copies, restart_limit, shard_files
 from vit_jax.checkpoints.step_folders import committed
 from vit_jax.errors import BadInput
 from vit_jax.training import train, workdir
@@ -97,7 +97,7 @@ def test_tier_of_another_config_or_run_is_ignored_with_one_line(opened, tmp_path
     with opened(seed="2") as tier:
         assert restored(tier) is None
     assert sum("another configuration" in r.message for r in caplog.records) == 1
-    (tmp_path / local_tier.FILE).unlink()  # a new run in the same workdir
+    (tmp_path / local_folders.FILE).unlink()  # a new run in the same workdir
     with opened() as tier:
         assert restored(tier) is None
     assert sum("1 other runs, which are ignored" in r.message for r in caplog.records) == 1
@@ -140,8 +140,6 @@ def test_folder_that_is_not_writable(opened, tmp_path, caplog):
     with opened(path=tmp_path / "file") as tier:  # the run has begun: it goes on
         assert tier is None
     assert "the run goes on without its local tier" in caplog.text
-    with local_tier.opened("", tmp_path, None, {}, every=1, every_minutes=0) as tier:
-        assert tier is None
 
 
 def test_newest_state_is_progress_and_is_announced(opened, tmp_path):

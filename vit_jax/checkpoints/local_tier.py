@@ -7,11 +7,7 @@ Each process writes the arrays on its devices to a folder of its host, unless an
 holds the same. If no other host holds them, it sends its file to a host that keeps a copy. A
 restart asks all processes for what their hosts hold, and takes the newest step of which every
 process can get its arrays, intact. The workdir keeps its own checkpoints; nothing here is needed to
-continue. A failure here is a warning.
-
-A folder `PATH/vit_jax-RUN/STEP-START` holds the files of a step. RUN is a number in the workdir, so
-that a new run in the same workdir takes nothing over. START is a number of the start that saved:
-parts of two starts are never put together. Start from `opened`.
+continue, and a failure here is a warning. `local_folders` defines the layout. Start from `opened`.
 """
 
 import contextlib
@@ -29,42 +25,17 @@ from typing import Any
 
 import jax
 
-from vit_jax.checkpoints import peer_copies, shard_files
+from vit_jax.checkpoints import local_folders, peer_copies, shard_files
+from vit_jax.checkpoints.local_folders import RUNS, run_of, step_of, steps
 from vit_jax.errors import BadInput, no_space
 from vit_jax.runtime import coordination
 from vit_jax.runtime.coordinated_stop import SAVE_NEAR, Backstop
 from vit_jax.step.state import TrainState
 from vit_jax.storage import files as storage
 
-FILE = "local_tier.json"  # in the workdir: the number of the run
-_RUNS = "vit_jax-"
-_STEP = re.compile(r"(\d+)-[0-9a-f]{8}")
 _KEY = "checkpoint.local.path"
 _Held = list[dict[str, list[int]]]  # by process: name of a step -> numbers of the files it holds
 log = logging.getLogger("vit_jax")
-
-
-def newest_step(path: str, workdir: Path) -> int:
-    """Returns the newest step in the local tier of this host; -1 if there is none. Quick."""
-    run = _run_of(workdir) if path else ""
-    return max(map(_step_of, _steps(Path(path) / f"{_RUNS}{run}")), default=-1) if run else -1
-
-
-def _run_of(workdir: Path) -> str:
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        return str(json.loads(storage.read_all([workdir / FILE])[0])["run"])
-    return ""
-
-
-def _steps(folder: Path) -> list[str]:
-    """Returns the names of the steps in the folder of a run."""
-    with contextlib.suppress(OSError):
-        return [path.name for path in storage.listed(folder) if _STEP.fullmatch(path.name)]
-    return []
-
-
-def _step_of(name: str) -> int:
-    return int(name.partition("-")[0])
 
 
 @contextlib.contextmanager
@@ -77,10 +48,10 @@ def opened(
     every: int,
     every_minutes: float,
 ) -> "Iterator[LocalTier | None]":
-    """Yields the local tier of a run; None if it is off or cannot be used. All processes call it.
+    """Yields the local tier of a run; None if it cannot be used. All processes call it.
 
     Args:
-      path: a folder of this host; "": off.
+      path: a folder of this host.
       workdir: the existing folder of the run.
       abstract: shapes, dtypes and shardings of the whole state.
       facts: what a state depends on beside its layout: states of other facts are ignored.
@@ -88,20 +59,16 @@ def opened(
       every_minutes: also saves when the newest state is this old; 0: never.
 
     Raises:
-      BadInput: it is on in some processes only; or the run begins, and a folder is not writable.
+      BadInput: the run begins, and a folder is not writable.
     """
-    coordination.agree("checkpoint.local", {f"{_KEY} is set": str(bool(path))})
-    if not path:
-        yield None
-        return
     run = fresh = ""
-    if coordination.is_first() and not (run := _run_of(workdir)):
+    if coordination.is_first() and not (run := run_of(workdir)):
         run = fresh = secrets.token_hex(6)
-        storage.write(workdir / FILE, json.dumps({"run": run}) + "\n")
+        local_folders.write_run(workdir, run)
     run, fresh, secret, start = coordination.share(
         "local tier", [run, fresh, secrets.token_hex(16), secrets.token_hex(4)]
     )
-    folder, problem = Path(path) / f"{_RUNS}{run}", ""
+    folder, problem = local_folders.folder_of(path, run), ""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         storage.write(folder / f"{jax.process_index()}.lock", "")
@@ -173,7 +140,7 @@ class LocalTier:
             self._server.stop()
 
     def _mention_others(self) -> None:
-        others = [p for p in storage.listed(self.folder.parent) if p.name.startswith(_RUNS)]
+        others = [p for p in storage.listed(self.folder.parent) if p.name.startswith(RUNS)]
         others.remove(self.folder)
         if others:
             log.info("%s holds local tiers of %d other runs, which are ignored; remove those of "
@@ -184,7 +151,7 @@ class LocalTier:
     def newest(self) -> int:
         """Returns the newest step whose files all exist, unread; -1 if there is none."""
         mine, other = dict[str, list[int]](), 0
-        for name in _steps(self.folder):
+        for name in steps(self.folder):
             files = [shard_files.described(self.folder / name, p) for p in range(self._count)]
             mine[name] = [p for p, f in enumerate(files) if f.get("identity") == self._identity]
             other += any(f and f["identity"] != self._identity for f in files)
@@ -193,7 +160,7 @@ class LocalTier:
                         "number of processes", self.folder, other)  # fmt: skip
         said = coordination.gather("steps in the local tier", json.dumps(mine))
         self._held = [json.loads(one) for one in said]
-        return max(map(_step_of, filter(self._plan, self._names())), default=-1)
+        return max(map(step_of, filter(self._plan, self._names())), default=-1)
 
     def restore(self, at_least: int) -> tuple[TrainState, int] | None:
         """Returns the newest intact state and its step; None if none is at `at_least` or later.
@@ -201,7 +168,7 @@ class LocalTier:
         `newest` must have been called. Damaged files are not used: another copy, or an older step.
         """
         for name in self._names():
-            if (step := _step_of(name)) < at_least:
+            if (step := step_of(name)) < at_least:
                 break
             content = self._content(name)
             if content is not None:
@@ -217,7 +184,7 @@ class LocalTier:
     def _names(self) -> list[str]:
         """Returns the names of the steps that some process holds, newest first."""
         names = {name for held in self._held for name in held}
-        return sorted(names, key=lambda name: (_step_of(name), name), reverse=True)
+        return sorted(names, key=lambda name: (step_of(name), name), reverse=True)
 
     def _plan(self, name: str) -> list[tuple[int, int]] | None:
         """Returns where each process gets its arrays: (process that has the file, its number).
@@ -240,7 +207,7 @@ class LocalTier:
             served = [i for i, (holder, _) in enumerate(plan) if holder != i]
             if served:
                 log.info("step %d of the local tier: other processes serve the arrays of %s",
-                         _step_of(name), _numbers(served))  # fmt: skip
+                         step_of(name), _numbers(served))  # fmt: skip
             holder, number = plan[self._own]
             problem = ""
             if holder != self._own:
@@ -298,7 +265,7 @@ class LocalTier:
 
     def _write(self, name: str, arrays: list[Any], keep: set[str]) -> bool:
         """Writes and sends the file of this process; returns True if it is written."""
-        for old in set(_steps(self.folder)) - keep:
+        for old in set(steps(self.folder)) - keep:
             shutil.rmtree(self.folder / old, ignore_errors=True)
         if not self._writes:
             return True
@@ -307,7 +274,7 @@ class LocalTier:
             shard_files.store(folder, self._own, shard_files.buffers(arrays), self._identity)
         except OSError as e:
             reason = no_space(e, folder) or e.strerror or str(e)
-            self._warn(f"step {_step_of(name)} is not saved in the local tier: {reason}; training "
+            self._warn(f"step {step_of(name)} is not saved in the local tier: {reason}; training "
                        "goes on, and the workdir keeps its checkpoints")  # fmt: skip
             return False
         del arrays
@@ -315,7 +282,7 @@ class LocalTier:
             try:
                 peer_copies.send(self._addresses[self._peer], self._secret, folder, self._own)
             except OSError as e:
-                self._warn(f"step {_step_of(name)} has no copy on process {self._peer}: "
+                self._warn(f"step {step_of(name)} has no copy on process {self._peer}: "
                            f"{e.strerror or e}")  # fmt: skip
         return True
 

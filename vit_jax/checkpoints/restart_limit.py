@@ -14,7 +14,7 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-from vit_jax.checkpoints import local_tier, step_folders
+from vit_jax.checkpoints import local_folders, step_folders
 from vit_jax.errors import BadInput, NotStarted, RunFailed, Stopped, stopping_when_full
 from vit_jax.runtime import coordination, process_exit
 from vit_jax.storage import files as storage
@@ -39,7 +39,7 @@ def counted(workdir: Path, local: str = "") -> Iterator[None]:
     if not coordination.is_first():
         yield
         return
-    steps = *step_folders.saved(workdir), local_tier.newest_step(local, workdir)
+    steps = *step_folders.saved(workdir), local_folders.newest_step(local, workdir)
     newest = max((step for step in steps if step >= 0), default=None)
     before = _before(path, newest)
     if before is None:

@@ -14,37 +14,46 @@ from typing import TYPE_CHECKING
 
 from vit_jax import console
 from vit_jax.build import run as build
-from vit_jax.checkpoints import local_tier, step_folders
+from vit_jax.checkpoints import step_folders
 from vit_jax.checkpoints.checkpoints import Checkpoints
-from vit_jax.checkpoints.local_tier import LocalTier
 from vit_jax.config import load as config_lib
 from vit_jax.runtime import coordination
 from vit_jax.step.state import TrainState
 
 if TYPE_CHECKING:
+    from vit_jax.checkpoints.local_tier import LocalTier
     from vit_jax.weights.fitting import Fitted
 
 log = logging.getLogger("vit_jax")
 
 
-def local(run: build.Run, workdir: Path) -> contextlib.AbstractContextManager[LocalTier | None]:
-    """Opens the local tier of a run, see `local_tier.opened`."""
+def local(run: build.Run, workdir: Path) -> "contextlib.AbstractContextManager[LocalTier | None]":
+    """Opens the local tier of a run, see `local_tier.opened`; yields None if it is off.
+
+    Raises:
+      BadInput: it is on in some processes only, or its folder is not writable.
+    """
+    path = run.config.checkpoint.local.path
+    coordination.agree("checkpoint.local", {"checkpoint.local.path is set": str(bool(path))})
+    if not path:
+        return contextlib.nullcontext()
+    from vit_jax.checkpoints import local_tier
+
     facts = {k: repr(v) for k, v in config_lib.flatten(run.config) if config_lib.changes_results(k)}
-    settings = run.config.checkpoint.local
     return local_tier.opened(
-        settings.path,
+        path,
         workdir,
         run.program.abstract,
         facts,
         every=run.program.steps.local,
-        every_minutes=settings.every_minutes,
+        every_minutes=run.config.checkpoint.local.every_minutes,
     )
 
 
 def start(
     run: build.Run,
     checkpoints: Checkpoints,
-    near: LocalTier | None,
+    near: "LocalTier | None",
     weights: "Fitted | None",
     workdir: Path,
 ) -> tuple[TrainState, int]:
@@ -66,7 +75,7 @@ def start(
 
 
 def _newest(
-    run: build.Run, checkpoints: Checkpoints, near: LocalTier | None, workdir: Path
+    run: build.Run, checkpoints: Checkpoints, near: "LocalTier | None", workdir: Path
 ) -> tuple[int, TrainState | None]:
     """Returns the newest good step, and its state; of two equal steps, that of the local tier.
 

@@ -29,7 +29,6 @@ from vit_jax.build import run as build
 from vit_jax.build import staged
 from vit_jax.checkpoints import restart_limit, step_folders
 from vit_jax.checkpoints.checkpoints import Checkpoints
-from vit_jax.checkpoints.local_tier import LocalTier
 from vit_jax.checkpoints.step_folders import FOLDER
 from vit_jax.config import frozen, plugins, sections, timeline, trainable, validation
 from vit_jax.config import load as config_lib
@@ -57,6 +56,7 @@ from vit_jax.training.workdir import (
 )
 
 if TYPE_CHECKING:
+    from vit_jax.checkpoints.local_tier import LocalTier
     from vit_jax.runtime.process_identity import ProcessIdentity
     from vit_jax.weights.base import Base
     from vit_jax.weights.fitting import Fitted
@@ -263,7 +263,7 @@ def loop(
     state: TrainState,
     first: int,
     checkpoints: Checkpoints,
-    near: LocalTier | None,
+    near: "LocalTier | None",
     report: Report,
     workdir: Path,
 ) -> TrainState:

@@ -19,6 +19,7 @@ import contextlib
 import functools
 import logging
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -183,6 +184,7 @@ def run_in(
             stack.push(lambda error, *_: report.close(failed=error is not None))
             run = stack.enter_context(staged.run(run, step))
             if step < run.program.steps.total:
+                log.info("compiling the step: %s", run.program.execution)
                 state = loop(run, state, step, checkpoints, near, report, workdir)
             results = finish(run, state, checkpoints, report, workdir)
             if near:
@@ -268,14 +270,11 @@ def loop(
     workdir: Path,
 ) -> TrainState:
     """Trains steps `first + 1` to the last, with all work that is due after each step."""
-    steps, config_yaml = run.program.steps, config_lib.to_yaml(run.config)
-    log.info("compiling the step: %s", run.program.execution)
-    train_step, key = run.program.compiled("step"), run.program.step_key
+    train_step, key, steps = run.program.compiled("step"), run.program.step_key, run.program.steps
     throughput, backstop = Throughput(), Backstop(run.config.checkpoint.every_minutes)
-    window, batches = Window(run, report, throughput, first), run.train_batches(first)
-    traced, folder = timeline.profile_steps(run.config.profile), workdir / PROFILE_FOLDER
+    window = Window(run, report, throughput, first, checkpoints.newest_known)
+    traced, batches = timeline.profile_steps(run.config.profile), run.train_batches(first)
     done, due, save, save_near = first, unmeasured(run, report, first), False, False
-    window.last_good = checkpoints.newest_known
 
     def finish_step() -> None:
         """Does the work due after step `done`: metrics, then evaluations, then a checkpoint."""
@@ -284,23 +283,20 @@ def loop(
             measured = evaluate(run, state, due, done, report)
             if save or (due and coordination.share("best", checkpoints.is_best(measured))):
                 report.sync()
-                checkpoints.save(done, state, config_yaml, measured)
+                checkpoints.save(done, state, config_lib.to_yaml(run.config), measured)
                 window.last_good = done
                 backstop.saved()
             if near and save_near:
                 report.sync()
                 near.save(done, state)
 
-    with contextlib.closing(metric_writer.Profile(traced, folder)) as profile:
+    with contextlib.closing(metric_writer.Profile(traced, workdir / PROFILE_FOLDER)) as profile:
         try:
             if due:
                 finish_step()
             for step in range(first + 1, steps.total + 1):
                 profile.before(step)
-                with (
-                    jax.transfer_guard("disallow"),
-                    jax.profiler.StepTraceAnnotation("train", step_num=step),
-                ):
+                with guarded(step):
                     with throughput.wait():
                         batch = next(batches)
                     state, metrics = train_step(state, batch, key)
@@ -324,6 +320,14 @@ def loop(
                 log.info("stopped after step %d, which is saved", done)
             raise
     return state
+
+
+@contextlib.contextmanager
+def guarded(step: int) -> Iterator[None]:
+    """Refuses implicit transfers in the block, and names the step in traces."""
+    trace = jax.profiler.StepTraceAnnotation("train", step_num=step)
+    with jax.transfer_guard("disallow"), trace:
+        yield
 
 
 def dispatched(step: int, first: int, reached: int, metrics: Any) -> None:

@@ -81,9 +81,11 @@ def opened(
         number, problem = next((i, text) for i, text in enumerate(problems) if text)
         where = f" on process {number}" if problems[1:] else ""
         if fresh:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
             raise BadInput(
                 f"{problem}{where}. Give a folder on the disk of each host, such as "
-                '/dev/shm/me, or "" to keep no local tier.'
+                '/dev/shm/NAME, or "" to keep no local tier.'
             )
         log.warning("%s%s; the run goes on without its local tier", problem, where)
         yield None
@@ -124,7 +126,7 @@ class LocalTier:
             host = coordination.address()
             self._server = peer_copies.Server(folder, host, secret, identity)
         me = [socket.gethostname(), str(folder), *(self._server.address if self._server else ())]
-        everyone = [json.loads(one) for one in coordination.gather("local tiers", json.dumps(me))]
+        everyone = _gathered("local tiers", me)
         self._addresses: list[peer_copies.Address] = [tuple(one[2:]) for one in everyone]
         places = [tuple(one[:2]) for one in everyone]
         self._writes = writes(self._own, places, layout)
@@ -158,8 +160,7 @@ class LocalTier:
         if other:
             log.warning("%s: ignored %d steps that were saved with another configuration, mesh or "
                         "number of processes", self.folder, other)  # fmt: skip
-        said = coordination.gather("steps in the local tier", json.dumps(mine))
-        self._held = [json.loads(one) for one in said]
+        self._held = _gathered("steps in the local tier", mine)
         return max(map(step_of, filter(self._plan, self._names())), default=-1)
 
     def restore(self, at_least: int) -> tuple[TrainState, int] | None:
@@ -224,9 +225,9 @@ class LocalTier:
             if problem:
                 log.warning("%s, file %d of process %d: %s; it is not used",
                             self.folder / name, number, holder, problem)  # fmt: skip
-            bad = json.dumps([holder, number] if problem else None)
-            reports = coordination.gather(f"step {name} of the local tier", bad)
-            wrong = {tuple(one) for one in map(json.loads, reports) if one}
+            bad = [holder, number] if problem else []
+            reports = _gathered(f"step {name} of the local tier", bad)
+            wrong = {tuple(one) for one in reports if one}
             if not wrong:
                 return content
             for holder, number in wrong:
@@ -299,6 +300,12 @@ class LocalTier:
             self._writing.result()
         coordination.barrier("end of the local tier")
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _gathered(name: str, value: Any) -> list[Any]:
+    """Returns the JSON values of all processes, by the numbers that jax gives them."""
+    values = coordination.gather(name, json.dumps([jax.process_index(), value]))
+    return [value for _, value in sorted(map(json.loads, values), key=lambda one: one[0])]
 
 
 def _numbers(processes: list[int]) -> str:

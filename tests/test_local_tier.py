@@ -233,6 +233,7 @@ def test_killed_run_continues_from_its_local_tier(tmp_path, digits_run, monkeypa
 
     with monkeypatch.context() as patch:
         patch.setattr(train.Window, "add", dies)
+        patch.setattr(local_tier.LocalTier, "save", tier_pair.patient)
         with pytest.raises(KeyboardInterrupt):
             run(tmp_path / "run", *tier)
     assert committed(tmp_path / "run") == [4]

@@ -154,6 +154,14 @@ def rounds(folder, count, seed, replica=1):
     return seen
 
 
+def patient(tier, step, state, save=local_tier.LocalTier.save):
+    """Saves once the state before is written: on a busy machine, a run leaves states out."""
+    if tier._writing:
+        tier._writing.result()
+        coordination.barrier("written")
+    save(tier, step, state)
+
+
 def training(folder):
     """Trains into FOLDER/whole; and into FOLDER/cut, where a host is lost with its folder."""
     given = (
@@ -164,6 +172,7 @@ def training(folder):
     path = f"--config.checkpoint.local.path={near(folder, jax.process_index())}"
     tier = (path, "--config.checkpoint.local.every=1 steps")
     real = train.Window.add
+    local_tier.LocalTier.save = patient
 
     def dies(self, step, metrics):
         real(self, step, metrics)

@@ -224,7 +224,7 @@ def test_all_save_after_the_same_step_when_the_newest_checkpoint_is_old(monkeypa
             time.sleep(0.002)
             if n in (5, 20) and index == 0:
                 agreement.request(SAVE, "an old checkpoint seen")
-            if agreement.take_save():
+            if agreement.take_save(SAVE):
                 saved[index].append(n)
 
     together(3, act)

@@ -348,6 +348,18 @@ class Checkpoints:
         self._set_aside()
         return TrainState(**restored)
 
+    @property
+    def newest_known(self) -> int:
+        """The newest step that was saved or restored here, or before the run continued; or 0."""
+        return max(self._known, default=0)
+
+    def continue_after(self, step: int) -> None:
+        """Notes the newest step, which is saved, of a run whose state was restored elsewhere.
+
+        -1 stands for none.
+        """
+        self._known |= {step} - {-1}
+
     def _check_params(self, step: int, abstract: TrainState) -> None:
         """Refuses other parameters before orbax reads any; the optimizer state repeats them."""
         difference = ""

@@ -14,7 +14,7 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-from vit_jax.checkpoints import step_folders
+from vit_jax.checkpoints import local_folders, step_folders
 from vit_jax.errors import BadInput, NotStarted, RunFailed, Stopped, stopping_when_full
 from vit_jax.runtime import coordination, process_exit
 from vit_jax.storage import files as storage
@@ -25,11 +25,12 @@ log = logging.getLogger("vit_jax")
 
 
 @contextlib.contextmanager
-def counted(workdir: Path) -> Iterator[None]:
+def counted(workdir: Path, local: str = "") -> Iterator[None]:
     """Counts a start of the run in the existing `workdir`; only process 0 counts.
 
-    The count is reset by a new checkpoint, by a normal end of the block, and by an error after
-    which nothing restarts the run, because a person looks at that error.
+    The count is reset by a new checkpoint, also one of the local tier in the folder `local`, by a
+    normal end of the block, and by an error after which nothing restarts the run, because a person
+    looks at that error.
 
     Raises:
       NotStarted: the run was started again five times without a new checkpoint.
@@ -38,7 +39,8 @@ def counted(workdir: Path) -> Iterator[None]:
     if not coordination.is_first():
         yield
         return
-    newest = max(step_folders.saved(workdir), default=None)
+    steps = *step_folders.saved(workdir), local_folders.newest_step(local, workdir)
+    newest = max((step for step in steps if step >= 0), default=None)
     before = _before(path, newest)
     if before is None:
         yield

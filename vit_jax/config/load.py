@@ -420,7 +420,7 @@ def fingerprint(config: sections.Config) -> str:
 # ---------------------------------------------------------------- comparing
 
 _PLACES = ("data_dir", "workers", "prefetch", "cache", "stage", "stage_budget")
-_OF_A_HOST = tuple(f"data.{key}" for key in _PLACES)
+_OF_A_HOST = ("checkpoint.local.path", *(f"data.{key}" for key in _PLACES))
 
 
 def common(config: sections.Config) -> dict[str, str]:

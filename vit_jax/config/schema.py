@@ -282,6 +282,10 @@ def _sources(value: Any) -> bool:
     return pairs and len({name for name, _ in value}) == len(value)
 
 
+def _folder(value: Any) -> bool:
+    return value == "" or (_text(value) and value.startswith("/"))
+
+
 def _writers(value: Any) -> bool:
     known = all(_text(name) and (name in WRITERS or plugins.is_own(name)) for name in value)
     return known and len(set(value)) == len(value)
@@ -305,6 +309,7 @@ FORMS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "counts": (f"whole numbers in {_COUNTS}: (3, 4, 9)", _all(_whole(_COUNTS))),
     "duration": (f"a number and a unit: {_UNITS} or '5 percent'", _duration),
     "durations": ("durations: ('30 epochs', '60 epochs')", _all(_duration)),
+    "folder": ("an absolute path on a disk, or nothing", _folder),
     "length": (f"a number above 0 and a unit other than percent: {_UNITS}", _length),
     "mean": (f"a number for each channel, or one for all, in {_MEANS}: (0.5,)", _each(_MEANS)),
     "model": ("a name of `vit_jax models`, SIZE/PATCH or MODULE:NAME", _text),

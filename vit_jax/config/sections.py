@@ -167,6 +167,16 @@ class Mesh:
 
 
 @dataclass(frozen=True)
+class Local:
+    """Checkpoints on the disk or in the memory of each host (docs/checkpoints.md)."""
+    path: str = where(
+        "", "folder on the disk of each host, or in its memory (/dev/shm/...); \"\": off", "folder")
+    every: str = how_often("0", 'duration between saves there; "0": by the clock alone', "duration")
+    every_minutes: float = how_often(
+        2.0, "also save there when the newest is this old; 0: never", Range(0, 1e7), "minutes")
+
+
+@dataclass(frozen=True)
 class Checkpoint:
     """What is saved and kept (docs/checkpoints.md)."""
     every: str = how_often(
@@ -177,6 +187,7 @@ class Checkpoint:
         2, "newest to keep; if the only one is damaged, none is left", _POSITIVE, "checkpoints")
     keep_every: str = where(
         "0", 'keep saves at multiples of this duration for good; "0": off', "duration")
+    local: Local = inside(Local)
     keep_best: str = where("", 'metric whose best step is kept, e.g. "val/top1"; "": off')
 
 

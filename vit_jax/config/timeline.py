@@ -24,6 +24,7 @@ class Steps:
     drops: tuple[int, ...]
     checkpoint: int
     keep_every: int
+    local: int
     report: int
     evals: dict[str, int]
 
@@ -89,6 +90,7 @@ def steps_of(config: sections.Config, examples: int) -> Steps:
         epoch=examples / config.batch_size,
         checkpoint=steps("checkpoint.every", config.checkpoint.every, total),
         keep_every=steps("checkpoint.keep_every", config.checkpoint.keep_every, total),
+        local=steps("checkpoint.local.every", config.checkpoint.local.every, total),
         report=steps("report.every", config.report.every, total) or total,
         evals={name: steps(name, every, total) for name, every in evals.items()},
         warmup=steps("schedule.warmup", config.schedule.warmup, total),

@@ -36,7 +36,7 @@ AHEAD = 2  # distance of the agreed point from the newest point passed
 GRACE_SECS = 3.0  # for the main thread to end by itself when nothing is to be saved
 STORAGE_SECS = 60.0  # for a batch that is no longer needed, before a program ends without it
 _TICK_SECS = 0.2  # interval of checks of the agreement while a batch is awaited
-STOP, SAVE = "stop", "save"
+STOP, SAVE, SAVE_NEAR = "stop", "save", "save near"
 _T = TypeVar("_T")
 log = logging.getLogger("vit_jax")
 
@@ -67,7 +67,7 @@ class Agreement:
         """Makes all processes stop or save at their next common point; called in any thread.
 
         Args:
-          kind: `STOP` or `SAVE`.
+          kind: `STOP`, `SAVE` or `SAVE_NEAR`.
           why: what was seen or received; the name of this process is added.
         """
         self._requested[kind] = why
@@ -205,12 +205,12 @@ class Agreement:
         finally:
             self._idle = False
 
-    def take_save(self) -> bool:
-        """Returns True, after a step, if all save now because `request` was called with `SAVE`."""
+    def take_save(self, kind: str) -> bool:
+        """Returns True, after a step, if all save now because `request` was called with `kind`."""
         with self._changed:
-            if SAVE not in self._due or self._passed < self._due[SAVE]:
+            if kind not in self._due or self._passed < self._due[kind]:
                 return False
-            del self._due[SAVE]
+            del self._due[kind]
             return True
 
 
@@ -348,10 +348,13 @@ class Backstop:
     Args:
       minutes: the greatest age of a checkpoint; 0: never.
       clock: returns seconds; for tests.
+      kind: `SAVE` into the workdir, or `SAVE_NEAR` into the local tier.
     """
 
-    def __init__(self, minutes: float, clock: Callable[[], float] = time.monotonic):
-        self._secs, self._clock = minutes * 60, clock
+    def __init__(
+        self, minutes: float, clock: Callable[[], float] = time.monotonic, kind: str = SAVE
+    ):
+        self._secs, self._clock, self._kind = minutes * 60, clock, kind
         self.saved()
 
     def saved(self) -> None:
@@ -364,5 +367,5 @@ class Backstop:
         late = self._secs and self._clock() - self._since > self._secs
         if late and first and not self._requested:
             self._requested = True
-            _now.request(SAVE, f"a checkpoint older than {self._secs / 60:g} minutes seen")
-        return _now.take_save()
+            _now.request(self._kind, f"a checkpoint older than {self._secs / 60:g} minutes seen")
+        return _now.take_save(self._kind)

@@ -308,6 +308,11 @@ def gather(name: str, value: str, timeout_secs: float | None = None) -> list[str
     return [value for value in values if value is not None]
 
 
+def address() -> str:
+    """Returns the address at which other processes reach this host; "" for a process alone."""
+    return _now.line.address() if _now else ""
+
+
 def barrier(name: str, timeout_secs: float | None = None) -> None:
     """Waits until all processes are here; see `gather`."""
     gather(name, "", timeout_secs)

@@ -129,6 +129,10 @@ class PeerLinks:
         """Returns e.g. `process 1 of 2 (host)`."""
         return f"process {index} of {self.count} ({self.hosts[index]})"
 
+    def address(self) -> str:
+        """Returns the address of this host that its connection to another process has."""
+        return next(iter(self._channels.values())).socket.getsockname()[0]
+
     def send(self, topic: str, message: Any) -> None:
         """Sends a JSON value: process 0 to all others, the others to process 0."""
         for channel in list(self._channels.values()):

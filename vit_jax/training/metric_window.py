@@ -31,12 +31,22 @@ log = logging.getLogger("vit_jax")
 
 
 class Window:
-    """Metrics of the last steps, which stay on the device until they are needed."""
+    """Metrics of the last steps, which stay on the device until they are needed.
 
-    def __init__(self, run: build.Run, report: Report, throughput: Throughput, first: int):
+    Args:
+      run: the run.
+      report: gets the rows.
+      throughput: measures the rates.
+      first: the step at which the run starts or continues.
+      last_good: the step of its newest checkpoint.
+    """
+
+    def __init__(
+        self, run: build.Run, report: Report, throughput: Throughput, first: int, last_good: int
+    ):
         self._run, self._report, self._throughput = run, report, throughput
         self._waiting: list[tuple[int, dict[str, jax.Array], bool]] = []  # (step, metrics, a row?)
-        self.last_good = first  # step of the newest checkpoint
+        self.last_good = last_good  # step of the newest checkpoint in the workdir
         self._measured = first  # step of the last row
         self._first, self._began = first, 0.0  # first step, and the time at which it was done
         self._warned = False  # of a collapse

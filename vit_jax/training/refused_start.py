@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from vit_jax.checkpoints import restart_limit, step_folders
+from vit_jax.checkpoints import local_folders, restart_limit, step_folders
 from vit_jax.config import provenance
 from vit_jax.errors import BadInput, NotStarted, PeerLost
 from vit_jax.reports import summary
@@ -105,6 +105,7 @@ def _is_of_run(name: str) -> bool:
     patterns = (
         *_REPLACED, *(Path(name).stem for name in _ROWS), summary.RESULTS_FILE, summary.PAGE_FILE,
         skipped_images.SKIPPED_FILE.format("[0-9]*"), metric_writer.EVENT_FILES,
-        metric_writer.PROFILE_FOLDER, step_folders.FOLDER, *metric_writer.OF_WRITERS,
+        metric_writer.PROFILE_FOLDER, step_folders.FOLDER, local_folders.FILE,
+        *metric_writer.OF_WRITERS,
     )  # fmt: skip
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)

@@ -19,12 +19,13 @@ import contextlib
 import functools
 import logging
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 
-from vit_jax import console, tree
+from vit_jax import tree
 from vit_jax.build import run as build
 from vit_jax.build import staged
 from vit_jax.checkpoints import restart_limit, step_folders
@@ -40,7 +41,7 @@ from vit_jax.runtime.coordinated_stop import Backstop
 from vit_jax.step.state import TrainState
 from vit_jax.step.train_step import non_finite
 from vit_jax.storage import cache
-from vit_jax.training import metric_writer
+from vit_jax.training import first_state, metric_writer
 from vit_jax.training.metric_window import Window
 from vit_jax.training.metric_writer import PROFILE_FOLDER, Report, Throughput
 from vit_jax.training.refused_start import unchanged_if_refused
@@ -56,6 +57,7 @@ from vit_jax.training.workdir import (
 )
 
 if TYPE_CHECKING:
+    from vit_jax.checkpoints.local_tier import LocalTier
     from vit_jax.runtime.process_identity import ProcessIdentity
     from vit_jax.weights.base import Base
     from vit_jax.weights.fitting import Fitted
@@ -96,7 +98,7 @@ def train(
     )
     first, second = reversed(both) if who == "tpu" else both  # on a TPU, jax finds process 0
     with first, second:
-        coordination.on_loss(lambda: resumption(workdir))
+        coordination.on_loss(lambda: resumption(workdir, config.checkpoint.local.path))
         coordination.check_shared(workdir)
         config, finished = continue_or_check(config, workdir)
         coordination.agree("configuration", config_lib.common(config))
@@ -113,7 +115,7 @@ def train(
                 write=coordination.is_first(),
                 alone=coordination.alone(),
             ),
-            restart_limit.counted(workdir),
+            restart_limit.counted(workdir, config.checkpoint.local.path),
         ):
             return train_here(config, workdir, recipe)
 
@@ -168,7 +170,8 @@ def run_in(
         )
         try:
             goodput.passed("program")
-            state, step = start(run, checkpoints, weights, workdir)
+            near = stack.enter_context(first_state.local(run, workdir))
+            state, step = first_state.start(run, checkpoints, near, weights, workdir)
             goodput.passed("restore")
             goodput.event("initialised", step)
             report = Report(
@@ -181,8 +184,12 @@ def run_in(
             stack.push(lambda error, *_: report.close(failed=error is not None))
             run = stack.enter_context(staged.run(run, step))
             if step < run.program.steps.total:
-                state = loop(run, state, step, checkpoints, report, workdir)
-            return finish(run, state, checkpoints, report, workdir)
+                log.info("compiling the step: %s", run.program.execution)
+                state = loop(run, state, step, checkpoints, near, report, workdir)
+            results = finish(run, state, checkpoints, report, workdir)
+            if near:
+                near.discard()
+            return results
         except jax.errors.JaxRuntimeError as e:
             from vit_jax.build import less_memory
             from vit_jax.hardware import device_memory
@@ -250,32 +257,6 @@ def _check_nothing_inherited(run: build.Run, workdir: Path) -> None:
         )
 
 
-def start(
-    run: build.Run, checkpoints: Checkpoints, weights: "Fitted | None", workdir: Path
-) -> tuple[TrainState, int]:
-    """Returns the state and the step from which the run starts.
-
-    This is the newest good checkpoint, else the step of the branch, else the weights of `init`,
-    else scratch.
-    """
-    step = checkpoints.newest_good()
-    if step is not None:
-        log.info("start: resuming %s at step %d", checkpoints.folder.parent, step)
-        state = checkpoints.restore(step, run.program.abstract)
-        return run.program.with_base(state, weights), step
-    if run.config.branch:
-        from vit_jax.training import branch
-
-        state, step = branch.begin(run, checkpoints, workdir)
-        return run.program.with_base(state, weights), step
-    if weights is None:
-        log.info("start: from scratch, seed %d", run.config.seed)
-        return run.program.init(), 0
-    fate = console.table(["tensor", "fate", "shape"], [list(row) for row in weights.fate])
-    log.info("start: from %s\n%s", run.config.init, fate)
-    return run.program.init_from(weights), 0
-
-
 # ---------------------------------------------------------------- loop
 
 
@@ -284,39 +265,38 @@ def loop(
     state: TrainState,
     first: int,
     checkpoints: Checkpoints,
+    near: "LocalTier | None",
     report: Report,
     workdir: Path,
 ) -> TrainState:
     """Trains steps `first + 1` to the last, with all work that is due after each step."""
-    steps, config_yaml = run.program.steps, config_lib.to_yaml(run.config)
-    log.info("compiling the step: %s", run.program.execution)
-    train_step, key = run.program.compiled("step"), run.program.step_key
+    train_step, key, steps = run.program.compiled("step"), run.program.step_key, run.program.steps
     throughput, backstop = Throughput(), Backstop(run.config.checkpoint.every_minutes)
-    window, batches = Window(run, report, throughput, first), run.train_batches(first)
-    traced, folder = timeline.profile_steps(run.config.profile), workdir / PROFILE_FOLDER
-    done, due, save = first, unmeasured(run, report, first), False
+    window = Window(run, report, throughput, first, checkpoints.newest_known)
+    traced, batches = timeline.profile_steps(run.config.profile), run.train_batches(first)
+    done, due, save, save_near = first, unmeasured(run, report, first), False, False
 
     def finish_step() -> None:
         """Does the work due after step `done`: metrics, then evaluations, then a checkpoint."""
         window.flush()
         with throughput.pause(), watchdog.longer():
             measured = evaluate(run, state, due, done, report)
-            if save or coordination.share("best", checkpoints.is_best(measured)):
+            if save or (due and coordination.share("best", checkpoints.is_best(measured))):
                 report.sync()
-                checkpoints.save(done, state, config_yaml, measured)
+                checkpoints.save(done, state, config_lib.to_yaml(run.config), measured)
                 window.last_good = done
                 backstop.saved()
+            if near and save_near:
+                report.sync()
+                near.save(done, state)
 
-    with contextlib.closing(metric_writer.Profile(traced, folder)) as profile:
+    with contextlib.closing(metric_writer.Profile(traced, workdir / PROFILE_FOLDER)) as profile:
         try:
             if due:
                 finish_step()
             for step in range(first + 1, steps.total + 1):
                 profile.before(step)
-                with (
-                    jax.transfer_guard("disallow"),
-                    jax.profiler.StepTraceAnnotation("train", step_num=step),
-                ):
+                with guarded(step):
                     with throughput.wait():
                         batch = next(batches)
                     state, metrics = train_step(state, batch, key)
@@ -327,18 +307,27 @@ def loop(
                 checkpoints.check()
 
                 due, save = steps.due(step), backstop.due() or steps.saves(step)
-                if due or save:
+                save_near = near is not None and near.due(step)
+                if due or save or save_near:
                     finish_step()
         except Stopped as stopped:  # raised by `next(batches)`: `state` is that of step `done`
             if stopped.save:
                 if done > window.last_good:
-                    due, save = [], True
+                    due, save, save_near = [], True, False
                     finish_step()
                 with watchdog.longer():
                     checkpoints.wait()
                 log.info("stopped after step %d, which is saved", done)
             raise
     return state
+
+
+@contextlib.contextmanager
+def guarded(step: int) -> Iterator[None]:
+    """Refuses implicit transfers in the block, and names the step in traces."""
+    trace = jax.profiler.StepTraceAnnotation("train", step_num=step)
+    with jax.transfer_guard("disallow"), trace:
+        yield
 
 
 def dispatched(step: int, first: int, reached: int, metrics: Any) -> None:

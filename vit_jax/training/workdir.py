@@ -19,7 +19,7 @@ import yaml
 
 from vit_jax.build import defaults
 from vit_jax.build import run as build
-from vit_jax.checkpoints import step_folders
+from vit_jax.checkpoints import local_folders, step_folders
 from vit_jax.checkpoints.step_folders import FOLDER, committed, saved
 from vit_jax.config import load as config_lib
 from vit_jax.config import provenance, sections, trainable
@@ -172,10 +172,17 @@ def has_checkpoint(workdir: Path) -> bool:
     return bool(saved(workdir))
 
 
-def resumption(workdir: Path) -> str:
-    """Returns the sentence that says how to go on after the loss of a process."""
+def resumption(workdir: Path, local: str = "") -> str:
+    """Returns the sentence that says how to go on after the loss of a process.
+
+    Args:
+      workdir: the folder of the run.
+      local: the folder of its local tier, see `local_folders.newest_step`.
+    """
     steps = committed(workdir)
     where = f"to continue from step {steps[-1]}" if steps else "to start from the beginning"
+    if (near := local_folders.newest_step(local, workdir)) > max(steps, default=-1):
+        where += f", or from step {near} if the local tier has all of it"
     return f"Run again {where}."
 
 

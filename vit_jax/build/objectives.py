@@ -260,7 +260,7 @@ class Fields:
 
 
 def check_boxes(text: str, wanted: Fields, split: Split) -> None:
-    """Raises BadInput if an image of the source has more boxes than `detection` takes.
+    """Raises BadInput if an image of the source has more boxes than the objective takes.
 
     Args:
       text: config.objective.
@@ -268,15 +268,17 @@ def check_boxes(text: str, wanted: Fields, split: Split) -> None:
       split: any split of the source.
     """
     name, most = split.table.most_boxes
-    if not 0 < wanted.most_boxes < most or not text.startswith("detection"):
+    if not 0 < wanted.most_boxes < most:
         return
-    arguments = re.sub(
-        r"\bmost\s*=\s*\d+\s*,?", "", text.partition("(")[2].strip().removesuffix(")")
-    )
-    joined = ",".join(filter(None, [arguments.strip(", "), f"most={most}"]))
+    remedy = f"let the method batch of {text} give boxes [{most}, 4]"
+    if text.partition("(")[0] == "detection":
+        arguments = re.sub(
+            r"\bmost\s*=\s*\d+\s*,?", "", text.partition("(")[2].strip().removesuffix(")")
+        )
+        joined = ",".join(filter(None, [arguments.strip(", "), f"most={most}"]))
+        remedy = f"write --config.objective='detection({joined})'"
     raise BadInput(
-        f"the image {name} has {most} boxes, and the objective takes {wanted.most_boxes}; write "
-        f"--config.objective='detection({joined})'."
+        f"the image {name} has {most} boxes, and the objective takes {wanted.most_boxes}; {remedy}."
     )
 
 

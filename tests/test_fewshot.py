@@ -16,7 +16,7 @@ from sklearn.linear_model import Ridge
 from test_train import ROOT, TINY, logged, run, stop_at
 
 import vit_jax
-from vit_jax.build import defaults
+from vit_jax.build import defaults, splits
 from vit_jax.build import run as build
 from vit_jax.checkpoints.checkpoints import Checkpoints
 from vit_jax.cli import main
@@ -366,7 +366,7 @@ def test_an_image_that_the_chain_cannot_prepare_is_said_before_training(
 def test_images_go_through_the_chain_of_big_vision(digits_run):
     config = config_lib.load(str(digits_run / "config.yaml"))
     assert config.fewshot.ops == "decode|bv_resize({size*8//7})|central_crop({size})"
-    split = build.few_shot_source(config.data, "digits").split("test").take_range(0, 8)
+    split = splits.few_shot_source(config.data, "digits").split("test").take_range(0, 8)
     same = config_lib.changed(config, {"data.eval_ops": "bv_resize(9)|central_crop(8)"})
     found, expected, other = (
         next(iter(pipe.evaluation(range(8))))["image"]
@@ -383,7 +383,8 @@ def test_images_go_through_the_chain_of_big_vision(digits_run):
 def test_the_command_prepares_images_as_the_run_did(digits_run):
     model = inference.open_model(str(digits_run))
     data = config_lib.load(str(digits_run / "config.yaml")).data
-    split, step = build.few_shot_source(data, "digits").split("test").take_range(0, 8), model.step()
+    split = splits.few_shot_source(data, "digits").split("test").take_range(0, 8)
+    step = model.step()
     images = model.weights.images | {"ops": model.weights.images["fewshot_ops"]}
     of_chain = dataclasses.replace(model, weights=dataclasses.replace(model.weights, images=images))
     few_shot = model.of_split(step, split, few_shot=True)

@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 
 from vit_jax.config import frozen, plugins, sections
 from vit_jax.config import images as images_lib
 from vit_jax.config.load import flatten
-from vit_jax.data.example import FIELDS, SPATIAL
+from vit_jax.data.example import FIELDS, GRID, SPATIAL
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.splits.split import Split
 from vit_jax.data.tasks.test_sets import Evaluation
@@ -229,6 +230,20 @@ def spatial_fields(
     """Returns what an objective takes of an example besides images: its mask and boxes."""
     batch = objective.batch(*images.shape)
     return {name: batch[name] for name in SPATIAL if name in batch}
+
+
+def host_fields(objective: Objective, data: sections.Data) -> dict[str, jax.ShapeDtypeStruct]:
+    """Returns what an objective takes of an example as the host makes it, before `device_ops`."""
+    images = images_lib.of(data)
+    fields = dict(objective.batch(*images.shape))
+    ops = preprocess.parse("data.train_ops", data.train_ops, images.size, images.channels)
+    if preprocess.adds_grid(ops[-1]) and not data.views:
+        fields[GRID] = jax.ShapeDtypeStruct((2,), jnp.int32)
+    if data.device_ops:
+        from vit_jax.build import device_ops
+
+        fields["image"] = jax.ShapeDtypeStruct(device_ops.host_shape(data), fields["image"].dtype)
+    return fields
 
 
 @dataclasses.dataclass(frozen=True)

@@ -26,7 +26,6 @@ import jax
 
 from vit_jax import console, tree
 from vit_jax.build import run as build
-from vit_jax.build import staged
 from vit_jax.checkpoints import restart_limit, step_folders
 from vit_jax.checkpoints.checkpoints import Checkpoints
 from vit_jax.checkpoints.step_folders import FOLDER
@@ -179,7 +178,10 @@ def run_in(
                 write=coordination.is_first(),
             )
             stack.push(lambda error, *_: report.close(failed=error is not None))
-            run = stack.enter_context(staged.run(run, step))
+            if config.data.stage and step < run.program.steps.total:
+                from vit_jax.build import staged
+
+                run = stack.enter_context(staged.run(run, step))
             if step < run.program.steps.total:
                 state = loop(run, state, step, checkpoints, report, workdir)
             return finish(run, state, checkpoints, report, workdir)

@@ -358,6 +358,7 @@ def test_measures_of_spread():
     assert spread.rankme(spread.moments(alike, ones)) == pytest.approx(1.0, abs=1e-3)
 
 
+@pytest.mark.integration
 def test_collapse_is_measured_and_said():
     objective = made(ibot=0.0, koleo=0.0, centring="none")
     params = parameters(objective)

@@ -245,6 +245,7 @@ def test_table_for_people_and_notes(digits_run, image_folder, capsys, caplog):
     assert "25 shots: 2 of 2 classes have fewer images" in caplog.text
 
 
+@pytest.mark.integration
 def test_a_file_is_evaluated_as_its_format_says(digits_run, image_folder, tmp_path, capsys):
     """big_vision's names hold what the run holds: the chains differ in rounding alone."""
     model, params, _ = vit_jax.load(digits_run)
@@ -354,6 +355,7 @@ def test_what_cannot_be_evaluated_is_said_before_training(case, tmp_path, capsys
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.integration
 def test_an_image_that_the_chain_cannot_prepare_is_said_before_training(
     tmp_path, image_folder, capsys
 ):

@@ -12,7 +12,7 @@ from typing import Any
 from jax.sharding import AbstractMesh
 
 from vit_jax import sharding
-from vit_jax.build import defaults, program
+from vit_jax.build import defaults, placement
 from vit_jax.build import run as build
 from vit_jax.config import load as config_lib
 from vit_jax.config import sections
@@ -63,7 +63,7 @@ def check(
     if platform != "cpu":  # CPUs may simulate several slices
         sharding.check_slices(shape, slices)
     mesh: Any = AbstractMesh(shape, sharding.MESH_AXES)  # the rules only need its shape
-    program.check_batches(settled, sharding.Rules(mesh, settled.mesh.rules))
+    placement.check_batches(settled, sharding.Rules(mesh, settled.mesh.rules))
 
 
 def machines(job: Job) -> str:

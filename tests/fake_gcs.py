@@ -27,6 +27,7 @@ class Store:
     Attributes:
       objects: (bucket, name) -> (content, generation: when it was written, in microseconds).
       asked: (method, what) of all requests: `get`, `read`, `list`, `write`, `delete`, `bucket`.
+      sent: bytes of content that reads were answered with.
       fail_every: of so many requests one is answered with 503; 0: none.
       forbidden: names that begin so are answered with 403.
       delay_secs: before each answer.
@@ -35,6 +36,7 @@ class Store:
     def __init__(self, *buckets):
         self.buckets, self.objects, self.sessions = set(buckets), {}, {}
         self.asked, self.fail_every, self.forbidden, self.delay_secs = [], 0, None, 0.0
+        self.sent = 0
         self.lock, self.newest = threading.Lock(), 0
 
     def reset(self):
@@ -182,6 +184,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                    str(len(content))}  # fmt: skip
         wanted = re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", ""))
         if not wanted:
+            self.store.sent += len(content)
             return self.answer(200, content, **headers)
         first, last = wanted.groups()
         if first == "":
@@ -190,6 +193,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             begin, end = int(first), min(int(last) + 1 if last else len(content), len(content))
         if begin >= end:
             return self.answer(416, b"", Content_Range=f"bytes */{len(content)}")
+        self.store.sent += end - begin
         span = f"bytes {begin}-{end - 1}/{len(content)}"
         return self.answer(206, content[begin:end], Content_Range=span, **headers)
 

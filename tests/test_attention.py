@@ -141,6 +141,7 @@ def test_derivatives_of_scores_in_bfloat16_multiply_in_bfloat16():
     assert products.count("bf16") == 5
 
 
+@pytest.mark.integration
 def test_a_model_that_is_not_trained_has_derivatives_forward():
     model = variants.make(tiny.config(depth=2))
     params, images = tiny.params(model.cfg), tiny.images()
@@ -210,6 +211,7 @@ def test_both_paths_agree_where_heads_and_batch_are_split():
     assert max(sizes) <= 2 * 2 * 2  # of both layers
 
 
+@pytest.mark.integration
 def test_even_and_odd_lengths_agree_and_tokens_may_be_split():
     table = (("act_batch", ("data", "fsdp")), ("act_tokens", ("tensor",)))
     rules = dataclasses.replace(rules_of((1, 2, 2, 2)), table=table)

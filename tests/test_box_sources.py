@@ -217,11 +217,14 @@ def test_sheet_shows_boxes_and_names_their_classes(tmp_path):
         ("detection(width=8, strides=(8,16))", "detection(width=8, strides=(8,16),most=4)"),
         ("detection(most=2, depth=1)", "detection(depth=1,most=4)"),
         ("detection(depth=1, most=2)", "detection(depth=1,most=4)"),
+        ("mine:Boxes(few=True)", "let the method batch of mine:Boxes(few=True) give boxes [4, 4]."),
     ],
 )
-@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize("kind", [*WRITERS, "mix"])
 def test_image_with_too_many_boxes_is_named_with_the_setting(tmp_path, kind, given, expected):
-    source = opened(f"{kind}:{WRITERS[kind](tmp_path / 'data', (('val', 1), ('train', 3)))}")
+    kinds, counts = ["coco", "yolo"] if kind == "mix" else [kind], (("val", 1), ("train", 3))
+    specs = [f"{one}:{WRITERS[one](tmp_path / one, counts)}" for one in kinds]
+    source = opened(f"mix:1*{specs[0]},1*{specs[1]}" if kind == "mix" else specs[0])
     wanted = objectives.Fields({"boxes": jax.ShapeDtypeStruct((2, 4), np.float32)}, None)
     said = set()
     for split in source.splits.values():
@@ -230,7 +233,9 @@ def test_image_with_too_many_boxes_is_named_with_the_setting(tmp_path, kind, giv
         said.add(str(caught.value))
     (text,) = said  # once, whatever reads the data
     assert "0000.png has 4 boxes, and the objective takes 2" in text
-    assert text.endswith(f"write --config.objective='{expected}'.")
+    if given.startswith("detection"):
+        expected = f"write --config.objective='{expected}'."
+    assert text.endswith(expected)
 
 
 @pytest.mark.parametrize("kind", WRITERS)

@@ -96,6 +96,7 @@ def test_nothing_is_compiled_that_was_not_asked_for(config, seen):
     assert set(seen) == {"image"}
 
 
+@pytest.mark.integration
 def test_where_an_image_says_how_many_labels_there_are_it_is_read_first(config, seen, monkeypatch):
     with_tables(monkeypatch, most_labels=0)
     run = build.build(config, compile_first=["step"])
@@ -109,6 +110,7 @@ def test_a_table_that_is_wrong_about_its_labels_is_refused(config, monkeypatch):
         build.build(config)
 
 
+@pytest.mark.integration
 def test_parameters_that_weights_lack_start_as_those_of_a_run_without_weights(config):
     run = build.build(config)
     fresh, completed = run.program.init(), run.program.init_from(Fitted({}, []))

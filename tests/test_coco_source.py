@@ -279,6 +279,21 @@ def test_ids_of_categories_may_be_strings_of_digits(tmp_path, at, both):
     assert (read.categories, read.content.classes.tolist()) == ({1: "a"}, [0])
 
 
+@pytest.mark.parametrize("image", [1, "1"])
+@pytest.mark.parametrize("annotation", [1, 1.0, "1", "01"])
+def test_ids_of_images_are_the_same_with_quotes_and_without(tmp_path, image, annotation):
+    content = json.loads(json.dumps(GOOD))
+    content["images"][0]["id"], content["annotations"][0]["image_id"] = image, annotation
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(content))
+    read = coco_file.read(path).content
+    assert read.ids == [image]  # as the file has it, for the detections of an evaluation
+    assert len(read.boxes) == (annotation != "01")
+    assert [problem.reason for problem in read.problems] == (
+        ["there is no image '01'"] if annotation == "01" else []
+    )
+
+
 @pytest.mark.parametrize("values", [True, 1, 1.0, False, 0])
 def test_crowd_regions_may_be_true_or_one(tmp_path, values):
     path = tmp_path / "x.json"

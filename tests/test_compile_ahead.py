@@ -106,10 +106,12 @@ sys.exit(ending.finish(2))
 """
 
 
+@pytest.mark.integration
 def test_the_command_does_not_wait_for_a_compilation_at_exit():
     assert subprocess.run([sys.executable, "-c", WAITING], timeout=120).returncode == 2
 
 
+@pytest.mark.integration
 def test_another_program_waits_and_ends_as_it_would():
     program = WAITING.replace(".wait()])", ".wait(1), print('compiled')])").replace(
         "sys.exit(ending.finish(2))", "print('caught')"

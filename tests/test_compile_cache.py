@@ -72,6 +72,7 @@ def test_home_is_the_default_root(monkeypatch):
     assert cache.root() == Path("~/.cache/vit_jax").expanduser()
 
 
+@pytest.mark.integration
 def test_a_compiled_program_is_found_again_and_gives_the_same_bits(tmp_path, hits, monkeypatch):
     monkeypatch.setattr(cache, "LEAST_SECS", 0.0)
     number = uuid.uuid4().int % 10**6  # a program that was never compiled before

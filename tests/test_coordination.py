@@ -90,6 +90,7 @@ def test_accelerator_is_refused_where_jax_runs_on_the_cpu_already(tmp_path, plat
         coordination.start(platform, deterministic=False, root=machine(tmp_path))
 
 
+@pytest.mark.integration
 def test_accelerator_that_jax_cannot_use_is_bad_input_with_the_extra(tmp_path):
     """In a fresh process, for `jax_platforms` counts until jax first looks for devices."""
     root = machine(tmp_path, dev=["nvidia0"])

@@ -384,6 +384,7 @@ class Snapshots:
                     (copy / name).write_bytes(has)
 
 
+@pytest.mark.integration
 def test_kill_before_any_change_of_a_file_leaves_a_good_checkpoint(workdir, tmp_path_factory):
     """While 12 is saved and what it replaces is removed."""
     shots = Snapshots(workdir / "checkpoints", tmp_path_factory.mktemp("shots"))

@@ -25,7 +25,8 @@ def split(root, kind, count=24):
     return source.splits["train"]
 
 
-@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.integration)])
+@pytest.mark.integration
+@pytest.mark.parametrize("workers", [1, 2])
 def test_every_stage_and_pipeline_has_its_figures(tmp_path, workers):
     found = bench.bench(split(tmp_path, "JPEG"), workers, images=22, rounds=2, size=16)
     json.dumps(found)

@@ -428,6 +428,7 @@ def test_loss_is_divided_by_the_positions_of_the_whole_batch():
     assert measured[0, 0] == pytest.approx(total["loss"], rel=1e-5)
 
 
+@pytest.mark.integration
 def test_a_batch_without_boxes_is_finite_and_learned():
     found, sums, _, objective = steps((1, 1, 1, 1), change="no boxes")
     assert np.isfinite(found).all()

@@ -20,6 +20,7 @@ from test_train_step import HALF, rules_of
 
 from vit_jax import sharding, tree
 from vit_jax.build import run as build_run
+from vit_jax.build import splits
 from vit_jax.checkpoints.checkpoints import Checkpoints
 from vit_jax.cli.main import main
 from vit_jax.config import load as config_lib
@@ -357,6 +358,7 @@ def test_measures_of_spread():
     assert spread.rankme(spread.moments(alike, ones)) == pytest.approx(1.0, abs=1e-3)
 
 
+@pytest.mark.integration
 def test_collapse_is_measured_and_said():
     objective = made(ibot=0.0, koleo=0.0, centring="none")
     params = parameters(objective)
@@ -556,7 +558,7 @@ def test_views_of_the_recipe_come_from_both_readers(reader):
     config = config_lib.load(RECIPE)
     size = images_lib.of(config.data).size
     views = chain.parse_views("data.views", config.data.views, size, 3)
-    split = build_run.open_source(config.data).split("train")
+    split = splits.open_source(config.data).split("train")
     pipe = readers.pipeline_of(reader)(
         split, (), 4, 0, size, 1, 1, "error", views=views, channels=3, fields=("image", "labels")
     )

@@ -103,6 +103,14 @@ def check(outputs, classes):
     assert (np.asarray(outputs["classes"]) == classes).mean() > 0.9995  # others are ties
 
 
+@pytest.mark.parametrize("more", [[], ["--merge"], ["--format=timm"]])
+def test_save_says_what_writes_a_run_with_a_head(workdir, tmp_path, capsys, more):
+    out = tmp_path / ("x.safetensors" if "--format=timm" in more else "x.npz")
+    assert main.main(["save", str(workdir), str(out), *more]) == 2
+    assert f"`vit_jax export {workdir} --format=stablehlo --out=FILE`" in capsys.readouterr().err
+    assert not out.exists()
+
+
 def test_stablehlo_finds_the_classes_of_real_pictures(
     workdir, street_scenes, found, tmp_path, capsys
 ):

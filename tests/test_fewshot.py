@@ -16,7 +16,7 @@ from sklearn.linear_model import Ridge
 from test_train import ROOT, TINY, logged, run, stop_at
 
 import vit_jax
-from vit_jax.build import defaults
+from vit_jax.build import defaults, splits
 from vit_jax.build import run as build
 from vit_jax.checkpoints.checkpoints import Checkpoints
 from vit_jax.cli import main
@@ -245,6 +245,7 @@ def test_table_for_people_and_notes(digits_run, image_folder, capsys, caplog):
     assert "25 shots: 2 of 2 classes have fewer images" in caplog.text
 
 
+@pytest.mark.integration
 def test_a_file_is_evaluated_as_its_format_says(digits_run, image_folder, tmp_path, capsys):
     """big_vision's names hold what the run holds: the chains differ in rounding alone."""
     model, params, _ = vit_jax.load(digits_run)
@@ -354,6 +355,7 @@ def test_what_cannot_be_evaluated_is_said_before_training(case, tmp_path, capsys
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.integration
 def test_an_image_that_the_chain_cannot_prepare_is_said_before_training(
     tmp_path, image_folder, capsys
 ):
@@ -366,7 +368,7 @@ def test_an_image_that_the_chain_cannot_prepare_is_said_before_training(
 def test_images_go_through_the_chain_of_big_vision(digits_run):
     config = config_lib.load(str(digits_run / "config.yaml"))
     assert config.fewshot.ops == "decode|bv_resize({size*8//7})|central_crop({size})"
-    split = build.few_shot_source(config.data, "digits").split("test").take_range(0, 8)
+    split = splits.few_shot_source(config.data, "digits").split("test").take_range(0, 8)
     same = config_lib.changed(config, {"data.eval_ops": "bv_resize(9)|central_crop(8)"})
     found, expected, other = (
         next(iter(pipe.evaluation(range(8))))["image"]
@@ -383,7 +385,8 @@ def test_images_go_through_the_chain_of_big_vision(digits_run):
 def test_the_command_prepares_images_as_the_run_did(digits_run):
     model = inference.open_model(str(digits_run))
     data = config_lib.load(str(digits_run / "config.yaml")).data
-    split, step = build.few_shot_source(data, "digits").split("test").take_range(0, 8), model.step()
+    split = splits.few_shot_source(data, "digits").split("test").take_range(0, 8)
+    step = model.step()
     images = model.weights.images | {"ops": model.weights.images["fewshot_ops"]}
     of_chain = dataclasses.replace(model, weights=dataclasses.replace(model.weights, images=images))
     few_shot = model.of_split(step, split, few_shot=True)

@@ -48,6 +48,7 @@ def test_kernel_is_that_of_the_pseudo_inverse_of_bilinear_resizing(old, new):
     np.testing.assert_allclose(flexi.resize_kernel(kernel, new), expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.integration
 def test_patches_enlarged_alike_give_the_same_logits():
     cfg, patch = config(32, (32,), depth=1), 40
     params, images_BHWC = tiny.params(cfg, 224, 224), tiny.images(2, 224, 224)
@@ -70,6 +71,7 @@ def test_positions_are_resized_bilinearly_to_any_grid_and_the_class_row_stays():
     np.testing.assert_array_equal(resized[0, :1], table[0, :1])
 
 
+@pytest.mark.integration
 def test_each_key_draws_one_size_and_all_are_drawn_equally_often():
     cfg = config(posemb="none", depth=1)
     params, images = tiny.params(cfg), jnp.asarray(tiny.images(1, 32, 32))

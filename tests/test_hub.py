@@ -88,6 +88,7 @@ def apply(text):
 # ---------------------------------------------------------------- download
 
 
+@pytest.mark.integration
 def test_weights_of_the_hub_are_those_of_the_run_and_are_fetched_once(published, digits_run):
     expected = apply(digits_run)
     np.testing.assert_allclose(apply(NAME), expected, atol=1e-5)

@@ -178,14 +178,14 @@ def test_what_does_not_is_refused(accelerator, overrides, more, message, root):
 
 def test_the_mesh_is_judged_as_the_trainer_judges_it(root):
     """The launcher must not refuse what the trainer would run, nor the other way round."""
-    from vit_jax.build import program
+    from vit_jax.build import placement
 
     for n in range(1, 9):
         loaded = config_lib.load(str(root / RECIPE), [f"--config.mesh.fsdp={n}"])
         verdicts = []
         for judge in (
             lambda loaded: check.check(loaded, topology.find("cpu-8"), 1, "per_node"),
-            program.make_rules,
+            placement.make_rules,
         ):
             try:
                 judge(loaded)

@@ -262,6 +262,7 @@ def steps(shape=(1, 1, 1, 1), accumulation=1, remat="none"):
     return np.array(found), jax.device_get(current.params)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("shape, accumulation, remat", [
     (CUBE, 2, "full"), pytest.param(EIGHT, 1, "dots", marks=SLOW),
 ])  # fmt: skip

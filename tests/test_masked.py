@@ -347,6 +347,7 @@ def linear_steps(target, accumulation=1, lr=0.2, devices=1):
     return np.array(found), current.params
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "target, accumulation, devices",
     [
@@ -419,6 +420,7 @@ def vit_steps(kind="vit", shape=(1, 1, 1, 1), remat="none"):
     return np.array(found), compiled.as_text(), jax.device_get(current.params)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "kind, shape",
     [

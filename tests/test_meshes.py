@@ -118,6 +118,7 @@ def test_no_image_crosses_devices_for_micro_batches(family):
         assert not [array for array in moved if re.search(pixels, array) or "u8[" in array]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "family",
     ["vit", *(pytest.param(f, marks=pytest.mark.slow) for f in ("hybrid", "bit", "mixer"))],

@@ -108,6 +108,7 @@ def test_box_is_anywhere():
     np.testing.assert_allclose(where, where.T, atol=0.12)
 
 
+@pytest.mark.integration
 def test_with_both_each_is_drawn_half_of_the_time():
     keys = jax.random.split(jax.random.key(2), 300)
     both = jax.jit(jax.vmap(lambda k: mixing.draw(k, (8, 8), ALPHA, 1.0)))(keys)
@@ -159,6 +160,7 @@ def wide_params():
     return small_params() | {"hidden": hidden}
 
 
+@pytest.mark.integration
 def test_step_is_that_of_images_with_a_box_of_the_partner():
     given, current = batch(8, height=8, width=6), start(params=wide_params())
     step = jax.jit(make_step(cutmix=1.0, loss="softmax", label_smoothing=0.1))
@@ -213,6 +215,7 @@ def test_results_depend_on_neither_mesh_nor_accumulation(how, accumulation, shap
         np.testing.assert_allclose(found.params[name], value, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("how, accumulation", [(MIXUP, 1), (MIXUP | CUTMIX, 4)], ids=str)
 def test_one_image_of_each_device_crosses_to_another_as_uint8(how, accumulation):
     rules = rules_of((1, 2, 4, 1))

@@ -98,6 +98,7 @@ def test_updates_of_every_layer_equal_independent_numpy(rms):
                 assert np.sqrt(np.mean(update**2)) == pytest.approx(0.2 * RATE, rel=0.25)
 
 
+@pytest.mark.integration
 def test_the_rest_has_the_updates_of_adam():
     params, grads, found = updates(False, 0.2)
     adam, _ = run(optax.adam(RATE, b1=0.9, b2=0.99, eps=1e-8), params, grads)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vit_jax.build import naflex as naflex_build
+from vit_jax.build import objectives
 from vit_jax.build import run as build
 from vit_jax.config import load as config_lib
 from vit_jax.data.numpy_ops import chain as numpy_chain
@@ -23,6 +23,7 @@ from vit_jax.data.python_reader.rows import Recipe
 from vit_jax.data.tensorflow import tf
 from vit_jax.errors import BadInput
 from vit_jax.inference import inputs
+from vit_jax.models import variants
 from vit_jax.models.naflex import Canvas
 from vit_jax.weights import image_settings, loading, preprocessing
 from vit_jax.weights.convert import Weights
@@ -181,7 +182,10 @@ def test_refused_configurations(root, given, said):
 def test_square_images_are_mixed_beside_an_evaluation_with_naflex(root):
     words = ["--config.data.image_size=32", "--config.model.variant=Ti/8", NAFLEX[1]]
     words += ["--config.mixup.alpha=0.2", "--config.data.eval_ops=decode|naflex({size}, 8)"]
-    build.check(config_lib.load(str(root / "configs" / "finetune.py"), words))
+    config = config_lib.load(str(root / "configs" / "finetune.py"), words)
+    build.check(config)
+    objective = objectives.make(config, variants.of(config.model, 2))
+    assert objectives.host_fields(objective, config.data).keys() == {"image"}
 
 
 def test_another_patch_on_a_run_is_refused(monkeypatch):
@@ -215,4 +219,5 @@ def test_the_command_of_the_page_is_a_valid_run(root):
     config = config_lib.load(recipe, [word for word in command if word.startswith("--config.")])
     build.check(config)
     assert config.model.naflex == 16
-    assert naflex_build.grids(config)["grid"].shape == (2,)
+    objective = objectives.make(config, variants.of(config.model, 2))
+    assert objectives.host_fields(objective, config.data)["grid"].shape == (2,)

@@ -4,6 +4,7 @@
 """Training images of any aspect ratio: commands, meshes and accumulation."""
 
 import csv
+import functools
 import json
 
 import jax
@@ -72,7 +73,12 @@ def stepped(shape=(1, 1, 1, 1), **options):
     return float(measured["loss"]), float(measured["grad_norm"])
 
 
+@functools.cache
+def expected():
+    return stepped()
+
+
 @pytest.mark.parametrize("options", [{"shape": (1, 2, 2, 2)}, {"accumulation": 2}])
 def test_grids_go_with_their_images(options):
     """Onto the devices of a mesh, and into micro-batches."""
-    np.testing.assert_allclose(stepped(**options), stepped(), rtol=1e-5)
+    np.testing.assert_allclose(stepped(**options), expected(), rtol=1e-5)

@@ -191,6 +191,7 @@ def test_batch_that_no_source_can_fill_is_refused(name):
     assert "correct its method batch" in str(error.value)
 
 
+@pytest.mark.integration
 def test_source_without_the_mask_is_refused(mine, tmp_path, capsys):
     assert segment(tmp_path / "run", "--config.data.source=digits") == 2
     assert "have no mask, only image, labels" in capsys.readouterr().err

@@ -85,7 +85,7 @@ def test_bug_is_not_hidden(drawn):
 
 
 def test_data_that_are_gone_leave_the_filters(drawn, monkeypatch):
-    monkeypatch.setattr(pictures.build, "open_source", failing(BadInput("/data is gone")))
+    monkeypatch.setattr(pictures.splits, "open_source", failing(BadInput("/data is gone")))
     found = drawn()
     assert found.sheet is None
     assert [figure.name for figure in found.figures] == ["filters"]
@@ -110,7 +110,7 @@ def test_images_are_spread_over_a_split(drawn, monkeypatch):
 
     monkeypatch.setattr(pictures.build, "plain_pipeline", kept)
     split = pictures._evaluated(
-        config := config_lib.load(QUICKSTART), pictures.build.open_source(config.data)
+        config := config_lib.load(QUICKSTART), pictures.splits.open_source(config.data)
     )
     drawn()
     assert len(split) > len(seen) == 128

@@ -21,7 +21,7 @@ from test_pages import check, table_page
 from test_train import TINY
 from workdirs import QUICKSTART, rows, written
 
-from vit_jax.build import run as build
+from vit_jax.build import splits
 from vit_jax.cli import main
 from vit_jax.preflight.plan import plan, summary
 from vit_jax.reports import charts
@@ -147,7 +147,7 @@ def test_page_can_be_left_out(finished, tmp_path, capsys):
 def test_page_is_made_again_from_the_workdir_alone(digits_run, tmp_path, capsys, monkeypatch):
     shutil.copytree(digits_run, tmp_path / "copy")
     shutil.rmtree(tmp_path / "copy" / "checkpoints")
-    monkeypatch.setattr(build, "open_source", _gone)
+    monkeypatch.setattr(splits, "open_source", _gone)
     assert main.main(["report", str(tmp_path / "copy")]) == 0
     assert capsys.readouterr().out == f"{tmp_path / 'copy' / 'report.html'}\n"
     found = check((tmp_path / "copy" / "report.html").read_text())

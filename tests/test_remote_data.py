@@ -7,6 +7,8 @@ import archive_files
 import pytest
 from opened_sources import examples, message, names, opened
 
+from vit_jax.data.formats.tfrecord import RecordFiles
+from vit_jax.data.sources import record_index
 from vit_jax.data.sources import records as record_source
 from vit_jax.data.tensorflow import tf
 from vit_jax.errors import BadInput
@@ -82,6 +84,33 @@ def test_image_is_one_request_and_an_index_is_built_once(laid_out, store):
     store.asked.clear()
     opened("tar:gs://bucket/data/tars")
     assert "read" not in store.counted()
+
+
+@pytest.mark.parametrize(
+    "count, size, most, requests", [(12, 200_000, 0.2, 30), (2000, 900, 3.0, 20)]
+)
+def test_lists_of_records_leave_large_images_out(
+    tmp_path, store, monkeypatch, count, size, most, requests
+):
+    """Skipping small ones would take more time: each part is a request."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    place, images = tmp_path / "x-train-00000-of-00001.tfrecord", {}
+    with tf.io.TFRecordWriter(str(place)) as writer:
+        for n in range(count):
+            images[n] = bytes([n % 256]) * size
+            writer.write(record(images[n], n % 7))
+    store.put("bucket", "large/x-train-00000-of-00001.tfrecord", place.read_bytes())
+    layout = record_index.Layout("image", "label", "", False, (), 1)
+    store.asked.clear()
+    sent = store.sent
+    files = RecordFiles(["gs://bucket/large/x-train-00000-of-00001.tfrecord"])
+    read = record_index.reader(files, layout)
+    assert store.sent - sent < most * place.stat().st_size
+    assert store.counted()["read"] <= requests
+    for n in (0, 1, count - 1):
+        fields = read(n)
+        assert fields["image"].read() == images[n]
+        assert fields["labels"].tolist() == [n % 7]
 
 
 def test_index_is_built_again_for_other_content(laid_out, store):

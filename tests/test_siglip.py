@@ -95,7 +95,7 @@ def test_flops_by_hand():
         ({"text": "Q"}, "size of a text tower"),
         ({"text": "custom"}, "give text_width, text_depth, text_mlp, text_heads"),
         ({"text_heads": 5}, "text_heads=5 do not divide text_width=768"),
-        ({"length": 1}, "length=1; give int from 2 to 16384"),
+        ({"length": 1}, "length=1; give a whole number from 2 to 16384"),
         ({"loss": "hinge"}, "loss='hinge'; give sigmoid or softmax"),
         ({"pool": "gap"}, "pool='gap'; give last or first or map"),
         ({"clean": "upper"}, "clean='upper'"),

@@ -218,6 +218,7 @@ def test_what_a_run_that_never_began_has_written_is_removed(store):
     assert store.objects == {}
 
 
+@pytest.mark.integration
 def test_train_in_a_bucket_imports_no_tensorflow_for_it(store):
     code = (
         "import vit_jax; from etils import epath; epath.Path('.').exists();"  # jax's cache does

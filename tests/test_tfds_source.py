@@ -196,6 +196,8 @@ def test_objects_are_boxes_in_pixels(tmp_path, monkeypatch, file_format, name, f
         found = own["boxes"][: len(kept)].numpy()
         np.testing.assert_allclose(found, np.tile(expected, (len(kept), 1)), rtol=1e-6)
         assert not own["boxes"][len(kept) :].numpy().any()
+    counts = [len(truth(row).boxes) for row in range(TRAIN)]
+    assert split.table.most_boxes == (split.name(int(np.argmax(counts))), 3)
 
 
 # ---------------------------------------------------------------- reading

@@ -357,6 +357,7 @@ def test_damaged_checkpoint_is_left_out_and_the_run_ends_as_if_nothing_had_been(
     assert not (tmp_path / "restarts.json").exists()
 
 
+@pytest.mark.integration
 def test_save_that_fails_ends_the_run_at_the_next_step(tmp_path, monkeypatch, capsys):
     def full(folder):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -463,6 +464,7 @@ def test_what_is_not_finite_stops_at_that_step_and_keeps_the_last_good(
     assert "NaN" not in (tmp_path / "metrics.jsonl").read_text()
 
 
+@pytest.mark.integration
 def test_of_what_is_not_finite_the_first_that_a_step_computes_is_named(tmp_path, capsys):
     """Adam's first update is as large as the rate, and so are the parameters after it."""
     assert run(tmp_path, "--config.schedule.lr=1e30", "--config.schedule.warmup=0") == 1

@@ -14,7 +14,7 @@ import yaml
 from test_train import QUICKSTART
 
 import vit_jax
-from vit_jax.build import run as build
+from vit_jax.build import splits
 from vit_jax.cli import main
 from vit_jax.config import load as config_lib
 from vit_jax.config import plugins
@@ -117,7 +117,7 @@ def test_the_flag_trusts_for_one_command(stranger, capsys):
 def test_data_and_losses_and_writers_ask_too(stranger):
     saved = config_lib.read(str(stranger / "config.yaml"))
     for use in (
-        lambda: build.open_source(saved.data),
+        lambda: splits.open_source(saved.data),
         lambda: inference.open_data(str(stranger), "", ""),
         lambda: losses.find(saved.loss.name),
         lambda: metric_writer.check_writers(saved.report.writers),

@@ -111,6 +111,7 @@ def test_only_a_class_token_saves_flops_of_the_last_block(pool, posemb):
     assert 0.3 < saved < 0.5 if pool == "token" else abs(saved) < 0.01
 
 
+@pytest.mark.integration
 def test_attention_maps_are_of_all_tokens():
     cfg = tiny.config()
     params, images = tiny.params(cfg), tiny.images()

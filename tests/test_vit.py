@@ -196,6 +196,7 @@ def test_scan_equals_loop_in_training_at_every_place_of_positions(posemb, at):
     )
 
 
+@pytest.mark.integration
 def test_scan_draws_the_same_dropout_as_loop_with_remat():
     stacked, looped = tiny.config(**RATES, remat="full"), tiny.config(**RATES, scan=False)
     images, key = tiny.images(), jax.random.key(5)

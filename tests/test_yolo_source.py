@@ -85,6 +85,8 @@ def test_check_lists_what_is_wrong_in_yolo(tmp_path, capsys):
     (root / "labels/train/0001.txt").write_text("a b c")
     assert "labels/train/0001.txt: 'a b c' is not a class" in message(f"yolo:{root}")
     assert any("is not a class" in reason for _, reason in boxed.checked(capsys, f"yolo:{root}"))
+    (root / "labels/train/0001.txt").write_bytes("0 0.5 0.5 0.1 0.1 ä".encode("latin-1"))
+    assert "labels/train/0001.txt: it is not text in UTF-8" in message(f"yolo:{root}")
 
 
 @pytest.mark.parametrize(
@@ -108,9 +110,12 @@ def test_check_lists_what_is_wrong_in_yolo(tmp_path, capsys):
         ('names: !!timestamp "x"', "expected YAML"),
         ("names: [yes, 'no']\ntrain: images", "quote it"),
         ("names: [a]\nkpt_shape: [17, 3]\ntrain: images", "poses, which are not read"),
+        ("names: [\xe4]\ntrain: images", "data.yaml: it is not text in UTF-8; expected YAML"),
+        ("names: [a]\ntrain: list.txt", "list.txt: it is not text in UTF-8; give a folder"),
     ],
 )
 def test_other_files_than_yolos(tmp_path, text, part):
     (tmp_path / "labels").mkdir()
-    (tmp_path / "data.yaml").write_text(text)
+    (tmp_path / "list.txt").write_bytes(b"\xe4.png")
+    (tmp_path / "data.yaml").write_bytes(text.encode("latin-1"))
     assert part in message(f"yolo:{tmp_path}")

@@ -3,8 +3,8 @@
 
 """Divides preprocessing: what the host makes of an image, and what the step does with it.
 
-The host applies `data.train_ops`, the step `data.device_ops` (`step/device_ops.py`). Start from
-`check`, or from `host_shape`.
+The host applies `data.train_ops`, the step `data.device_ops` (`step/device_ops.py`). Every function
+is for a configuration that sets `data.device_ops`. Start from `check`, or from `host_shape`.
 """
 
 from collections.abc import Callable
@@ -16,33 +16,21 @@ from vit_jax.config import images as images_lib
 from vit_jax.config import sections
 from vit_jax.data.ops import chain
 from vit_jax.errors import BadInput
+from vit_jax.step import device_ops
 from vit_jax.step.objective import Batch, Objective
 
 
 def host_shape(data: sections.Data) -> tuple[int, int, int]:
     """Returns rows, columns and channels of a training image that the host makes."""
     images = images_lib.of(data)
-    if not data.device_ops:
-        return images.shape
     ops = chain.parse("data.train_ops", data.train_ops, images.size, images.channels)
     return (*chain.View("image", 0, ops).size(images.size), images.channels)
-
-
-def on_host(
-    data: sections.Data, fields: dict[str, jax.ShapeDtypeStruct]
-) -> dict[str, jax.ShapeDtypeStruct]:
-    """Returns the fields that an objective takes, with the image as the host makes it."""
-    if not data.device_ops:
-        return fields
-    return fields | {"image": jax.ShapeDtypeStruct(host_shape(data), fields["image"].dtype)}
 
 
 def check(config: sections.Config, objective: Objective) -> None:
     """Raises BadInput if `data.device_ops` cannot be applied."""
     data = config.data
     in_step(data)
-    if not data.device_ops:
-        return
     moving = sorted(objectives.spatial_fields(objective, images_lib.of(data)))
     if data.views or moving:
         why = "data.views makes several images of one" if data.views else f"{moving[0]} would stay"
@@ -55,11 +43,6 @@ def in_step(data: sections.Data) -> Callable[[Batch, jax.Array], Batch]:
     Raises:
       BadInput: the chain is wrong.
     """
-    if not data.device_ops:
-        return lambda batch, key: batch
-    from vit_jax.step import device_ops
-
-    images = images_lib.of(data)
     rows, columns, channels = host_shape(data)
-    ops = device_ops.parse(data.device_ops, (rows, columns), images.size, channels)
+    ops = device_ops.parse(data.device_ops, (rows, columns), images_lib.of(data).size, channels)
     return lambda batch, key: {**batch, "image": device_ops.apply(ops, batch["image"], key)}

@@ -4,17 +4,19 @@
 """Chooses how a platform computes a model: layers, attention, and what the backward pass keeps.
 
 Parameters, checkpoints and results are those of any other choice, up to rounding. The figures
-behind the choices are in docs/performance.md. Start from `choose`.
+behind the choices are in docs/performance.md. Start from `of_run`.
 """
 
 import dataclasses
 import math
 from typing import Any
 
-from vit_jax.config import sections
+from vit_jax.config import images as images_lib
+from vit_jax.config import sections, timeline, trainable
 from vit_jax.errors import BadInput
 from vit_jax.models import attention, layers, variants
 from vit_jax.sharding import Rules
+from vit_jax.step.objective import Objective
 
 # platform -> FLOPs of a run on one device above which the layers are unrolled. Each layer is then
 # compiled: on a CPU a third of a second for a tenth of each step (1e13 is a minute on two cores),
@@ -31,6 +33,40 @@ class Execution:
 
     cfg: variants.Config
     reason: str
+
+
+def of_run(
+    config: sections.Config,
+    objective: Objective,
+    cfg: variants.Config,
+    rules: Rules,
+    steps: timeline.Steps,
+    platform: str,
+) -> tuple[Execution, Objective]:
+    """Returns the objective's model in the form that these devices compute in a run of this length.
+
+    Also returns the objective for it.
+    """
+    cfg = objective.model(cfg)
+    images, examples = images_lib.of(config.data), config.batch_size * steps.total
+    # A user's own model with one form may not know its FLOPs.
+    flops = examples * step_flops(objective, cfg, images) if cfg.FORMS else 0
+    share = flops / rules.mesh.size
+    what = trainable.parse(config.trainable)
+    chosen = choose(
+        cfg, config.model, rules, platform, share, images.size,
+        frozen_below=what is not None and what.name == "last",
+    )  # fmt: skip
+    return chosen, objective.computed(chosen.cfg)
+
+
+def step_flops(objective: Objective, cfg: variants.Config, images: images_lib.Images) -> int:
+    """Returns the FLOPs of an example in a training step; objectives count RGB images."""
+    flops = objective.step_flops(cfg, *images.size)
+    if images.channels == 3:
+        return flops
+    forward = variants.forward_flops(cfg, *images.size)
+    return flops * variants.forward_flops(cfg, *images.shape) // forward
 
 
 def choose(

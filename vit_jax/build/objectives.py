@@ -12,11 +12,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 
 from vit_jax.config import frozen, plugins, sections
 from vit_jax.config import images as images_lib
 from vit_jax.config.load import flatten
-from vit_jax.data.example import FIELDS, SPATIAL
+from vit_jax.data.example import FIELDS, GRID, SPATIAL
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.splits.split import Split
 from vit_jax.data.tasks.test_sets import Evaluation
@@ -231,6 +232,20 @@ def spatial_fields(
     return {name: batch[name] for name in SPATIAL if name in batch}
 
 
+def host_fields(objective: Objective, data: sections.Data) -> dict[str, jax.ShapeDtypeStruct]:
+    """Returns what an objective takes of an example as the host makes it, before `device_ops`."""
+    images = images_lib.of(data)
+    fields = dict(objective.batch(*images.shape))
+    ops = preprocess.parse("data.train_ops", data.train_ops, images.size, images.channels)
+    if preprocess.adds_grid(ops[-1]) and not data.views:
+        fields[GRID] = jax.ShapeDtypeStruct((2,), jnp.int32)
+    if data.device_ops:
+        from vit_jax.build import device_ops
+
+        fields["image"] = jax.ShapeDtypeStruct(device_ops.host_shape(data), fields["image"].dtype)
+    return fields
+
+
 @dataclasses.dataclass(frozen=True)
 class Fields:
     """What an objective takes of an example.
@@ -260,7 +275,7 @@ class Fields:
 
 
 def check_boxes(text: str, wanted: Fields, split: Split) -> None:
-    """Raises BadInput if an image of the source has more boxes than `detection` takes.
+    """Raises BadInput if an image of the source has more boxes than the objective takes.
 
     Args:
       text: config.objective.
@@ -268,15 +283,17 @@ def check_boxes(text: str, wanted: Fields, split: Split) -> None:
       split: any split of the source.
     """
     name, most = split.table.most_boxes
-    if not 0 < wanted.most_boxes < most or not text.startswith("detection"):
+    if not 0 < wanted.most_boxes < most:
         return
-    arguments = re.sub(
-        r"\bmost\s*=\s*\d+\s*,?", "", text.partition("(")[2].strip().removesuffix(")")
-    )
-    joined = ",".join(filter(None, [arguments.strip(", "), f"most={most}"]))
+    remedy = f"let the method batch of {text} give boxes [{most}, 4]"
+    if text.partition("(")[0] == "detection":
+        arguments = re.sub(
+            r"\bmost\s*=\s*\d+\s*,?", "", text.partition("(")[2].strip().removesuffix(")")
+        )
+        joined = ",".join(filter(None, [arguments.strip(", "), f"most={most}"]))
+        remedy = f"write --config.objective='detection({joined})'"
     raise BadInput(
-        f"the image {name} has {most} boxes, and the objective takes {wanted.most_boxes}; write "
-        f"--config.objective='detection({joined})'."
+        f"the image {name} has {most} boxes, and the objective takes {wanted.most_boxes}; {remedy}."
     )
 
 

@@ -1,21 +1,21 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which parameters a run trains, and where each array of its state lies on the mesh.
+"""Which parameters a run trains, and where each array of its state and batches lies on the mesh.
 
-Start from `selection` and `abstract_state`.
+Start from `make_rules`, `selection` and `abstract_state`.
 """
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
 
 from vit_jax import sharding
+from vit_jax.config import frozen, sections, trainable
 from vit_jax.config import images as images_lib
-from vit_jax.config import sections, trainable
 from vit_jax.errors import BadInput
 from vit_jax.models import variants
 from vit_jax.optim import optimizers
@@ -25,6 +25,44 @@ from vit_jax.step.objective import Objective
 if TYPE_CHECKING:
     from vit_jax.build.read_models import Reads
     from vit_jax.models import partial
+
+
+def make_rules(config: sections.Config, devices: Sequence[Any] | None = None) -> sharding.Rules:
+    """Makes the mesh and the placement.
+
+    Checks that the batch and its micro-batches divide over devices.
+
+    Raises:
+      BadInput: the devices do not fill the mesh, or the mesh does not divide a batch.
+    """
+    shape = frozen.arguments(config.mesh)
+    places = shape.pop("rules")
+    rules = sharding.Rules(sharding.make_mesh(**shape, devices=devices), places)
+    check_batches(config, rules)
+    return rules
+
+
+def check_batches(config: sections.Config, rules: sharding.Rules) -> None:
+    """Raises BadInput if the mesh does not divide a batch; the message names sizes that fit."""
+    unit = rules.batch_parts * config.accumulation
+    batches = {"batch_size": (config.batch_size, unit)}
+    for name, section in config.evals.items():
+        size = section.batch_size or config.batch_size
+        batches[f"evals.{name}.batch_size"] = (size, rules.batch_parts)
+    batches["fewshot.batch_size"] = (few_shot_batch(config), rules.batch_parts)
+    for key, (size, ways) in batches.items():
+        if size % ways or size < ways:
+            low = size // ways * ways
+            fits = f"{low} or {low + ways}" if low else str(ways)
+            raise BadInput(
+                f"{key}={size} is not divisible by {ways} (devices that share the batch: "
+                f"{rules.batch_parts}, accumulation: {ways // rules.batch_parts}); use {fits}."
+            )
+
+
+def few_shot_batch(config: sections.Config) -> int:
+    """Returns the batch size of few-shot evaluation."""
+    return config.fewshot.batch_size or config.batch_size
 
 
 def check(config: sections.Config, objective: Objective, cfg: variants.Config) -> None:

@@ -17,16 +17,15 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax import sharding, tree
-from vit_jax.build import device_ops, execution, naflex, objectives, optimization, placement
-from vit_jax.config import frozen, sections, timeline, trainable
+from vit_jax.build import execution, objectives, optimization, placement
 from vit_jax.config import images as images_lib
 from vit_jax.config import load as config_lib
-from vit_jax.errors import BadInput
+from vit_jax.config import sections, timeline, trainable
 from vit_jax.models import variants
 from vit_jax.optim import optimizers, schedules
 from vit_jax.runtime import compile_ahead, recovery
 from vit_jax.step import state, train_step
-from vit_jax.step.objective import PARAMETERS, Network, Objective, ReadModel
+from vit_jax.step.objective import PARAMETERS, Batch, Network, Objective, ReadModel
 
 if TYPE_CHECKING:
     from vit_jax.evaluators import custom, features
@@ -36,44 +35,6 @@ if TYPE_CHECKING:
 
 _BESIDE = 2**31 + 1  # number of the matrices of `trainable` in the key of initialisation
 _OWN = 2**31  # number of the objective's parameters in the key of initialisation
-
-
-def make_rules(config: sections.Config, devices: Sequence[Any] | None = None) -> sharding.Rules:
-    """Makes the mesh and the placement.
-
-    Checks that the batch and its micro-batches divide over devices.
-
-    Raises:
-      BadInput: the devices do not fill the mesh, or the mesh does not divide a batch.
-    """
-    shape = frozen.arguments(config.mesh)
-    placement = shape.pop("rules")
-    rules = sharding.Rules(sharding.make_mesh(**shape, devices=devices), placement)
-    check_batches(config, rules)
-    return rules
-
-
-def check_batches(config: sections.Config, rules: sharding.Rules) -> None:
-    """Raises BadInput if the mesh does not divide a batch; the message names sizes that fit."""
-    unit = rules.batch_parts * config.accumulation
-    batches = {"batch_size": (config.batch_size, unit)}
-    for name, section in config.evals.items():
-        size = section.batch_size or config.batch_size
-        batches[f"evals.{name}.batch_size"] = (size, rules.batch_parts)
-    batches["fewshot.batch_size"] = (few_shot_batch(config), rules.batch_parts)
-    for key, (size, ways) in batches.items():
-        if size % ways or size < ways:
-            low = size // ways * ways
-            fits = f"{low} or {low + ways}" if low else str(ways)
-            raise BadInput(
-                f"{key}={size} is not divisible by {ways} (devices that share the batch: "
-                f"{rules.batch_parts}, accumulation: {ways // rules.batch_parts}); use {fits}."
-            )
-
-
-def few_shot_batch(config: sections.Config) -> int:
-    """Returns the batch size of few-shot evaluation."""
-    return config.fewshot.batch_size or config.batch_size
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,10 +97,10 @@ class Program:
 
     def batch(self) -> dict[str, jax.ShapeDtypeStruct]:
         """Returns the shapes of a global batch."""
-        own = device_ops.on_host(self.config.data, self.objective.batch(*self.images.shape))
+        own = objectives.host_fields(self.objective, self.config.data)
         labels = jax.ShapeDtypeStruct((self.labels,), jnp.int32)
         real = jax.ShapeDtypeStruct((), jnp.bool_)
-        fields = own | naflex.grids(self.config) | {"labels": labels, "_mask": real}
+        fields = own | {"labels": labels, "_mask": real}
         size, over = self.config.batch_size, self.batch_sharding
         return {
             name: jax.ShapeDtypeStruct((size, *field.shape), field.dtype, sharding=over)
@@ -155,7 +116,7 @@ class Program:
     def step_flops(self) -> int:
         """The FLOPs of one example in a training step, without recomputation."""
         cfg, passes = self.model.cfg, self.passes
-        flops = passes * _step_flops(self.objective, cfg, self.images)
+        flops = passes * execution.step_flops(self.objective, cfg, self.images)
         if self.selection is None:
             return flops
         own = passes * self.objective.own_flops(cfg, *self.images.size)
@@ -274,11 +235,11 @@ def make(
     Raises:
       BadInput: the mesh or a combination of values cannot be used.
     """
-    rules = make_rules(config, devices)
+    rules = placement.make_rules(config, devices)
     platform = platform or rules.mesh.devices.flat[0].platform
     cfg, steps = variants.of(config.model, classes), timeline.steps_of(config, examples)
     objective = _objective(config, cfg, examples, steps, rules, platform)
-    chosen, objective = _execution(config, objective, objective.model(cfg), rules, steps, platform)
+    chosen, objective = execution.of_run(config, objective, cfg, rules, steps, platform)
     init_params = _initialiser(config, chosen.cfg, objective)
     params = jax.eval_shape(init_params, _key_shape())
     selection = placement.selection(config, objective, params)
@@ -359,39 +320,6 @@ def _initialiser(
     return init_params
 
 
-def _execution(
-    config: sections.Config,
-    objective: Objective,
-    cfg: variants.Config,
-    rules: sharding.Rules,
-    steps: timeline.Steps,
-    platform: str,
-) -> tuple[execution.Execution, Objective]:
-    """Returns the model in the form that these devices compute in a run of this length.
-
-    Also returns the objective for it.
-    """
-    images, examples = images_lib.of(config.data), config.batch_size * steps.total
-    # A user's own model with one form may not know its FLOPs.
-    flops = examples * _step_flops(objective, cfg, images) if cfg.FORMS else 0
-    share = flops / rules.mesh.size
-    what = trainable.parse(config.trainable)
-    chosen = execution.choose(
-        cfg, config.model, rules, platform, share, images.size,
-        frozen_below=what is not None and what.name == "last",
-    )  # fmt: skip
-    return chosen, objective.computed(chosen.cfg)
-
-
-def _step_flops(objective: Objective, cfg: variants.Config, images: images_lib.Images) -> int:
-    """Returns the FLOPs of an example in a training step; objectives count RGB images."""
-    flops = objective.step_flops(cfg, *images.size)
-    if images.channels == 3:
-        return flops
-    forward = variants.forward_flops(cfg, *images.size)
-    return flops * variants.forward_flops(cfg, *images.shape) // forward
-
-
 def network(
     model: variants.Model, images: images_lib.Images | ReadModel, reads: Any = None
 ) -> Network:
@@ -412,6 +340,15 @@ def network(
     from vit_jax.build import read_models
 
     return dataclasses.replace(called, others=read_models.networks(reads, model.rules))
+
+
+def _prepare(data: sections.Data) -> Callable[[Batch, jax.Array], Batch]:
+    """Returns the function (global batch, key of the step) -> batch that a step begins with."""
+    if not data.device_ops:
+        return lambda batch, key: batch
+    from vit_jax.build import device_ops
+
+    return device_ops.in_step(data)
 
 
 def _functions(
@@ -439,7 +376,7 @@ def _functions(
         norm_of_change=platform == "tpu",
         climb=optimization.climb(config, params),
         whole=selection.whole if selection else lambda params, _: params,
-        prepare=device_ops.in_step(config.data),
+        prepare=_prepare(config.data),
     )
 
     def evaluation(sums: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,8 +3,8 @@
 
 """Everything that a configuration stands for: its program and its data.
 
-Together with `program`, this is the only place that unpacks the config sections. Each section
-becomes the arguments of one function, so no key can go unused. `check` finds errors without
+Together with `program` and `splits`, this is the only place that unpacks the config sections. Each
+section becomes the arguments of one function, so no key can go unused. `check` finds errors without
 TensorFlow or a device; start from `build`.
 """
 
@@ -14,29 +14,29 @@ import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
-from vit_jax.build import device_ops, naflex, objectives, placement, program, staged
+from vit_jax.build import objectives, placement, program, splits
 from vit_jax.build.program import Program
-from vit_jax.config import frozen, sections, validation
 from vit_jax.config import images as images_lib
 from vit_jax.config import load as config_lib
+from vit_jax.config import sections, validation
 from vit_jax.data import readers
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.pipeline import pipeline
 from vit_jax.data.pipeline.pipeline import Pipeline
 from vit_jax.data.sources import registry as sources
-from vit_jax.data.sources.source import Options, Source
+from vit_jax.data.sources.source import Source
 from vit_jax.data.splits.split import Split
-from vit_jax.data.tasks import test_sets
 from vit_jax.data.tasks.test_sets import Evaluation
-from vit_jax.errors import BadInput, together
+from vit_jax.errors import BadInput
 from vit_jax.models import variants
 from vit_jax.runtime import compile_ahead, coordinated_stop, coordination, recovery
 from vit_jax.step import losses
+from vit_jax.step.objective import Objective
 
 if TYPE_CHECKING:
     from vit_jax.data.tasks import shots
@@ -55,12 +55,12 @@ def check(config: sections.Config) -> None:
     objective = objectives.make(config, cfg)
     validation.check_together(config, objective.EVALUATED, averages=objective.AVERAGE)
     objectives.check_views(config, objective)
-    device_ops.check(config, objective)
-    naflex.check(config, cfg, objective)
+    if config.data.device_ops:
+        from vit_jax.build import device_ops
+
+        device_ops.check(config, objective)
+    _check_chains(config, cfg, objective)
     placement.check(config, objective, cfg)
-    chains = {"data.train_ops": config.data.train_ops, "data.eval_ops": config.data.eval_ops}
-    for key, chain in (chains | {"fewshot.ops": config.fewshot.ops}).items():
-        preprocess.parse(key, chain, images.size, images.channels)
     specs = [("data.source", config.data.source)]
     specs += [(f"evals.{n}.source", part.source) for n, part in config.evals.items() if part.source]
     specs += [("source in fewshot.sources", spec) for _, spec in config.fewshot.sources]
@@ -73,6 +73,18 @@ def check(config: sections.Config) -> None:
             from vit_jax.evaluators import custom
 
             custom.find(name, part.evaluator, config.checkpoint.keep_best)
+
+
+def _check_chains(config: sections.Config, cfg: variants.Config, objective: Objective) -> None:
+    """Raises BadInput for a chain that is wrong, or that model and objective cannot take."""
+    data, images = config.data, images_lib.of(config.data)
+    chains = {"data.train_ops": data.train_ops, "data.eval_ops": data.eval_ops}
+    for key, chain in (chains | {"fewshot.ops": config.fewshot.ops}).items():
+        last = preprocess.parse(key, chain, images.size, images.channels)[-1]
+        if preprocess.adds_grid(last) and not (key == "data.train_ops" and data.views):
+            from vit_jax.build import naflex
+
+            naflex.check(config, cfg, objective, key, chain, last)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,7 +154,7 @@ class Run:
         """Returns the representations of images, float32 [n, D], prepared for few-shot tasks."""
         from vit_jax.evaluators import features
 
-        size = program.few_shot_batch(self.config)
+        size = placement.few_shot_batch(self.config)
         pipe = few_shot_pipeline(self.config, split, size)
         return features.compute(
             self.program.features_step,
@@ -165,10 +177,10 @@ def build(config: sections.Config, compile_first: Sequence[str] = ()) -> Run:
     Raises:
       BadInput: the data, the mesh or a combination of values cannot be used.
     """
-    program.make_rules(config)  # reports errors of the mesh before any data is read
+    placement.make_rules(config)  # reports errors of the mesh before any data is read
     recovery.passed("program")
-    few_shot = _few_shot_sources(config)  # likewise
-    source, notes, split, evals = _splits(config)
+    few_shot = splits.few_shot_sources(config)  # likewise
+    source, notes, split, evals = splits.open_all(config)
     recovery.passed("data")
     classes = len(source.classes)
     objective = objectives.make(config, variants.of(config.model, classes))
@@ -206,53 +218,6 @@ def build(config: sections.Config, compile_first: Sequence[str] = ()) -> Run:
     )
 
 
-def open_source(data: sections.Data, spec: str = "") -> Source:
-    """Opens the source of a `data` section, or the source `spec` with its options."""
-    return sources.open_source(
-        spec or data.source,
-        options(data),
-        val_percent=data.val_percent,
-        test_percent=data.test_percent,
-    )
-
-
-def problems(config: sections.Config) -> list[BadInput]:
-    """Returns the errors of all data that a run reads; empty if there are none.
-
-    It reads no image.
-    """
-    errors = []
-    for opened in (_few_shot_sources, _splits):
-        try:
-            opened(config)
-        except BadInput as e:
-            errors.append(e)
-    return errors
-
-
-def options(data: sections.Data) -> Options:
-    """Returns the options that sources need besides their names."""
-    return Options(data_dir=data.data_dir, **frozen.arguments(data.records))
-
-
-def few_shot_source(data: sections.Data, spec: str) -> Source:
-    """Opens a source of few-shot examples; the run's own source keeps the run's splits."""
-    from vit_jax.data.tasks import shots
-
-    source = shots.open_source(spec, options(data)) if spec != data.source else open_source(data)
-    shots.check(source)
-    return source
-
-
-def _few_shot_sources(config: sections.Config) -> dict[str, Source]:
-    return _call_all(
-        {
-            name: functools.partial(few_shot_source, config.data, spec)
-            for name, spec in validation.few_shot_tasks(config).items()
-        }
-    )
-
-
 def _tasks(config: sections.Config, opened: Mapping[str, Source]) -> "dict[str, shots.Task]":
     """Makes the few-shot tasks; reads the first image of each split."""
 
@@ -267,7 +232,7 @@ def _tasks(config: sections.Config, opened: Mapping[str, Source]) -> "dict[str, 
             raise BadInput(f"{name}: {e}") from e
         return task
 
-    return _call_all(
+    return splits.call_all(
         {name: functools.partial(make, name, source) for name, source in opened.items()}
     )
 
@@ -288,41 +253,11 @@ def plain_pipeline(
     return make(split, ops, batch_size, 0, images.size, *more, channels=images.channels)
 
 
-_Evaluations = dict[str, Evaluation]  # by name
-
-
-def _splits(config: sections.Config) -> tuple[Source, list[str], Split, _Evaluations]:
-    """Returns source, notes, training split and evaluations; reads no image."""
-    data = config.data
-    try:
-        source = open_source(data)
-    except BadInput as e:
-        missing = (test_sets.problems(**_test_set_arguments(config, name)) for name in config.evals)
-        raise together([e, *itertools.chain.from_iterable(missing)]) from e
-    notes = list(source.notes)
-
-    def training() -> Split:
-        split, more_notes = training_examples(source, data)
-        notes.extend(more_notes)
-        if data.window_shards:
-            from vit_jax.data.splits import windows
-
-            split = windows.shuffle_in_windows(split, data.window_shards)
-        staged.check(data, split)
-        return split
-
-    wanted: dict[str, Callable[[], Any]] = {"": training}  # the training split has the empty name
-    for name in config.evals:
-        wanted[name] = functools.partial(_evaluation, config, source, name)
-    splits = _call_all(wanted)
-    return source, notes, splits.pop(""), splits
-
-
 def _pipelines(
     config: sections.Config,
     wanted: objectives.Fields,
     split: Split,
-    evaluations: _Evaluations,
+    evaluations: splits.Evaluations,
     notes: list[str],
 ) -> tuple[Pipeline, int, dict[str, dict[str, Pipeline]]]:
     """Returns the training pipeline, K of its examples, and the pipelines of each evaluation.
@@ -335,7 +270,7 @@ def _pipelines(
     }
     for name, one in evaluations.items():
         readers[name] = functools.partial(_part_pipelines, config, wanted, name, one)
-    pipes = _call_all(readers)
+    pipes = splits.call_all(readers)
     train, labels = pipes.pop("")
     train = _cached(train, data, notes)
     for name, section in config.evals.items():
@@ -344,27 +279,6 @@ def _pipelines(
         else:
             pipes[name] = {part: _cached(p, data, notes) for part, p in pipes[name].items()}
     return train, labels, pipes
-
-
-def _test_set_arguments(config: sections.Config, name: str) -> dict[str, Any]:
-    """Returns the arguments of `test_sets.problems` for an evaluation.
-
-    `test_sets.open_test_set` takes two more.
-    """
-    data, section = config.data, config.evals[name]
-    whole = config_lib.changed(data, {"val_percent": 0, "test_percent": 0})
-    return {
-        "open_other": functools.partial(open_source, whole),
-        "key": f"evals.{name}",
-        "source": section.source,
-        "labels": section.labels,
-        "data_dir": data.data_dir,
-    }
-
-
-def _evaluation(config: sections.Config, source: Source, name: str) -> Evaluation:
-    section, reading = config.evals[name], _test_set_arguments(config, name)
-    return test_sets.open_test_set(source, split=section.split, classes=section.classes, **reading)
 
 
 def _sizes_in_words(one: Evaluation) -> str:
@@ -398,7 +312,11 @@ def _pipeline(
     if name and any(view.name == "image" for view in views):
         views = ()  # otherwise an evaluation sees the same views, drawn the same way each time
     batch_size = (config.evals[name].batch_size if name else 0) or config.batch_size
-    size = images.size if name else device_ops.host_shape(data)[:2]
+    size = images.size
+    if data.device_ops and not name:
+        from vit_jax.build import device_ops
+
+        size = device_ops.host_shape(data)[:2]
     pipe = readers.pipeline_of(data.reader)(
         split, ops, batch_size, config.seed, size, data.workers,
         data.prefetch, "error" if name else data.bad_images,
@@ -406,39 +324,6 @@ def _pipeline(
         most_boxes=wanted.most_boxes, texts=wanted.texts(drawn=not name),
     )  # fmt: skip
     return pipe, pipe.probe()["labels"].shape[1] if probe else 0
-
-
-_T = TypeVar("_T")
-
-
-def _call_all(makers: Mapping[str, Callable[[], _T]]) -> dict[str, _T]:
-    """Calls every maker and returns the results; raises one BadInput with all their errors."""
-    results, errors = {}, list[BadInput]()
-    for name, maker in makers.items():
-        try:
-            results[name] = maker()
-        except BadInput as e:
-            errors.append(e)
-    if errors:
-        raise together(errors)
-    return results
-
-
-def training_examples(source: Source, data: sections.Data) -> tuple[Split, list[str]]:
-    """Returns the training examples, and notes."""
-    split = source.split(data.split)
-    if len(split) and not data.examples and data.fraction == 1 and not data.exclude:
-        return split, list(split.notes())
-    from vit_jax.data.splits import subset
-
-    return subset.choose(
-        split,
-        examples=data.examples,
-        fraction=data.fraction,
-        balanced=data.balanced,
-        exclude=data.exclude,
-        classes=len(source.classes),
-    )
 
 
 def _cached(pipe: Pipeline, data: sections.Data, notes: list[str]) -> Pipeline:

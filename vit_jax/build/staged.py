@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Copies the images of a run to a disk of its host while it trains: `data.stage`. Start from `run`.
+"""Copies the images of a run to a disk of its host while it trains. Start from `run`.
 
-`data/staging` does the work.
+`data/staging` does the work. Every function is for a configuration that sets `data.stage`.
 """
 
 import contextlib
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from vit_jax.config import sections
 from vit_jax.data.pipeline import pipeline
 from vit_jax.data.splits.split import Split
+from vit_jax.data.staging import background, copies
 from vit_jax.errors import BadInput
 from vit_jax.runtime import goodput
 
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
 
 def check(data: sections.Data, split: Split) -> None:
     """Raises BadInput if the images of a split cannot be copied; writes nothing."""
-    if not data.stage:
-        return
-    from vit_jax.data.staging import background, copies
-
     background.check("data.stage", split)
     copies.budget("data.stage_budget", data.stage_budget)
     if data.cache != "none":
@@ -38,17 +35,12 @@ def check(data: sections.Data, split: Split) -> None:
 
 @contextlib.contextmanager
 def run(whole: "Run", first_step: int) -> Iterator["Run"]:
-    """Yields the run; with `data.stage`, one that copies its images and reads the copies.
+    """Yields a run that copies its images and reads the copies.
 
     Raises:
       BadInput: the folder cannot be written.
     """
     data = whole.config.data
-    if not data.stage or first_step >= whole.program.steps.total:
-        yield whole
-        return
-    from vit_jax.data.staging import background, copies
-
     most = copies.budget("data.stage_budget", data.stage_budget)
     folder = copies.Copies("data.stage", data.stage, most)
     rows = pipeline.local_rows(whole.program.batch_sharding, whole.config.batch_size)

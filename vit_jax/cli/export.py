@@ -42,8 +42,8 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     formats.check(args.format, out, with_preprocess=args.with_preprocess)
     from vit_jax.inference import dense_run
 
-    has_head = any(dense_run.learns(args.weights, name) for name in _WITH_HEADS)
-    if has_head:
+    head = has_head(args.weights)
+    if head:
         _check_head(args)
     import jax
 
@@ -51,7 +51,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     from vit_jax import console
     from vit_jax.inference.export import writer
 
-    if has_head:
+    if head:
         with arguments.own_words():
             learned = dense_run.open_run(args.weights, arguments.image_size(args))
         with console.bar("export") as progress:
@@ -70,6 +70,13 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     for note in exported.notes:
         print(f"note: {note}")
     return 0
+
+
+def has_head(text: str) -> bool:
+    """Returns True if FILE_OR_RUN is a run whose objective has a head on feature maps."""
+    from vit_jax.inference import dense_run
+
+    return any(dense_run.learns(text, name) for name in _WITH_HEADS)
 
 
 def _check_head(args: argparse.Namespace) -> None:

@@ -114,7 +114,7 @@ def evaluate(args: argparse.Namespace, shots: tuple[int, ...]) -> dict[str, Any]
 
 def _open_all(args: argparse.Namespace) -> list["sources.Source"]:
     """Opens all sources; a run's own data keep the splits of the run."""
-    from vit_jax.build import run as build
+    from vit_jax.build import splits
     from vit_jax.checkpoints import step_folders
     from vit_jax.config import load as config_lib
     from vit_jax.data.sources import registry as sources
@@ -134,7 +134,7 @@ def _open_all(args: argparse.Namespace) -> list["sources.Source"]:
             if spec.partition(":")[0] not in sources.KINDS:
                 raise sources.unknown_kind("--data", spec)
             if data is not None:
-                opened.append(build.few_shot_source(data, spec))
+                opened.append(splits.few_shot_source(data, spec))
             else:
                 opened.append(shots.open_source(spec, Options(data_dir=args.data_dir)))
             shots.check(opened[-1])

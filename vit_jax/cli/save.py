@@ -32,6 +32,12 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
     if args.format in formats.GRAPHS:
         raise BadInput(f"--format={args.format} is not only weights; use `vit_jax export`.")
+    if export.has_head(args.weights):
+        raise BadInput(
+            f"{args.weights} has the head of its objective, for which files of weights have no "
+            f"place; write `vit_jax export {args.weights} --format=stablehlo --out=FILE`, which "
+            "holds weights and computation, with low-rank matrices added to the kernels."
+        )
     if not args.merge:
         _check_ordinary(args.weights)
     args.with_preprocess = False

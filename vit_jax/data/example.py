@@ -47,6 +47,7 @@ FIELDS: dict[str, Field] = {
 }
 BOXES = ("boxes", "box_classes")  # fields with a row for each box
 CLASSES = ("labels", "mask", "box_classes")  # fields that hold numbers of classes
+GRID = "grid"  # int32 [2], rows and columns of the patches of an image, from the op `naflex`
 SPATIAL = ("mask", *BOXES)  # fields that move with the pixels of the image
 
 

@@ -16,8 +16,8 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from vit_jax.data.example import GRID
 from vit_jax.data.ops import decode
-from vit_jax.data.ops.naflex import FIELD
 from vit_jax.data.pipeline.pipeline import NumpyBatch
 from vit_jax.data.splits.split import Split
 from vit_jax.data.tensorflow import op_errors, plain
@@ -67,7 +67,7 @@ def as_batch(rows: Sequence[Any], batch_size: int) -> NumpyBatch:
     `naflex` `grid` int32 [B, 2].
     """
     canvases = isinstance(rows[0], Canvas)
-    names = ("image", FIELD) if canvases else ("image",)
+    names = ("image", GRID) if canvases else ("image",)
     parts = zip(*rows, strict=True) if canvases else [rows]
     batch = {}
     for name, arrays in zip(names, parts, strict=True):

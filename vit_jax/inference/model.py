@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from vit_jax import sharding
-from vit_jax.build import run as build
+from vit_jax.build import splits
 from vit_jax.checkpoints import step_folders
 from vit_jax.config import load as config_lib
 from vit_jax.config import sections
@@ -320,7 +320,7 @@ def open_data(text: str, spec: str, data_dir: str) -> Source:
     more = {"data_dir": data_dir} if data_dir else {}
     if spec not in ("", data.source):
         more |= {"source": spec, "val_percent": 0, "test_percent": 0}
-    return build.open_source(config_lib.changed(data, more))
+    return splits.open_source(config_lib.changed(data, more))
 
 
 def choose_split(source: Source, expression: str) -> tuple[str, Split]:

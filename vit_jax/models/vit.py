@@ -11,14 +11,14 @@ Axes: B batch, H W C image, L tokens, D width, Y classes, S layers. Parameters a
 `vit_block`. Start from `ViT.__call__`.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from vit_jax.errors import BadInput
-from vit_jax.models import layers, naflex, posemb
+from vit_jax.models import layers, posemb
 from vit_jax.models.layers import dropout
 from vit_jax.models.merging import Merged
 from vit_jax.models.vit_block import EncoderBlock as EncoderBlock
@@ -29,6 +29,9 @@ from vit_jax.models.vit_config import ViTConfig as ViTConfig
 from vit_jax.models.vit_config import config as config
 from vit_jax.models.windows import MASKED
 from vit_jax.sharding import Rules, constrain
+
+if TYPE_CHECKING:
+    from vit_jax.models import naflex
 
 
 class ViT(nn.Module):
@@ -45,7 +48,7 @@ class ViT(nn.Module):
     @nn.compact
     def __call__(
         self,
-        images_BHWC: jax.Array | naflex.Canvas,
+        images_BHWC: "jax.Array | naflex.Canvas",
         *,
         train: bool = False,
         key: jax.Array | None = None,
@@ -75,7 +78,7 @@ class ViT(nn.Module):
           for one that gives tokens, [B, 1 + L, D]; for one that gives feature maps, a tuple of
           [B, rows, columns, D]. For several images in a sequence, [B, S, Y].
         """
-        if isinstance(images_BHWC, naflex.Canvas):
+        if isinstance(images_BHWC, tuple):
             return self._of_canvas(images_BHWC, key if train else None)
         assert real_BL is None or visible_BK is None
         cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
@@ -104,8 +107,10 @@ class ViT(nn.Module):
         more: dict[str, Any] = {"bare": visible_BK is not None, "apart": apart}
         return self._results(x, outputs, grid, shares_BL, bias_BL, **more)
 
-    def _of_canvas(self, canvas: naflex.Canvas, key: jax.Array | None) -> jax.Array:
+    def _of_canvas(self, canvas: "naflex.Canvas", key: jax.Array | None) -> jax.Array:
         """Returns the logits of images of any aspect ratio, see `__call__`."""
+        from vit_jax.models import naflex
+
         cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
         self._check_canvas()
         stem_key, blocks_key = _keys(cfg, key)
@@ -136,8 +141,10 @@ class ViT(nn.Module):
         pooled_BSD = norm(pooled_BSD) if cfg.final_norm == "pooled" else pooled_BSD
         return self._logits([pooled_BSD], apart=False)
 
-    def _positions_of(self, of: naflex.Layout, images: int) -> jax.Array:
+    def _positions_of(self, of: "naflex.Layout", images: int) -> jax.Array:
         """Returns the positions of all tokens of a canvas, [B, S * prefix + L, D]."""
+        from vit_jax.models import naflex
+
         cfg, side = self.cfg, self.cfg.naflex
         table_1LD = position_table(cfg, self.param, (side, side))
         table_GGD = table_1LD[0, cfg.prefix :].reshape(side, side, -1)
@@ -166,6 +173,8 @@ class ViT(nn.Module):
         cfg, first = self.cfg, images * self.cfg.prefix
         each_BS = jnp.broadcast_to(jnp.arange(images), (len(tokens_BLD), images))
         if cfg.pool == "map":
+            from vit_jax.models import naflex
+
             bias = naflex.apart(each_BS, segments_BL)
             numbers = jnp.arange(tokens_BLD.shape[1])
             register = (numbers < first) & (numbers % max(cfg.prefix, 1) >= cfg.class_rows)
@@ -264,6 +273,8 @@ class ViT(nn.Module):
         if cfg.posemb in posemb.WITHOUT_TABLE or cfg.posemb_at == "every":
             return tokens_BLD, None
         if cfg.naflex and not self.is_initializing():
+            from vit_jax.models import naflex
+
             of = naflex.layout(jnp.array([[grid]]), grid[0] * grid[1])
             return tokens_BLD + self._positions_of(of, 1).astype(tokens_BLD.dtype), None
         own = grid if size is None else cfg.patch_grid(*size)

@@ -7,7 +7,7 @@ Start from `check`.
 """
 
 from vit_jax.errors import BadInput
-from vit_jax.models import naflex, settings
+from vit_jax.models import settings
 from vit_jax.models.settings import Settings
 
 OPTIONS = ("class_token", "distillation", "rope", "rope_base", "rope_coordinates", "rope_grid")
@@ -26,6 +26,8 @@ def _at_stem(wanted: Settings) -> bool:
 def check(wanted: Settings, width: int, *, hybrid: bool) -> None:
     """Raises BadInput for options that do not go together, with a width or with a backbone."""
     if wanted.naflex:
+        from vit_jax.models import naflex
+
         naflex.check(wanted, hybrid)
     if wanted.pool_heads and width % wanted.pool_heads:
         raise BadInput(

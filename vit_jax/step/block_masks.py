@@ -7,7 +7,7 @@ Axes: T = 2 views, L patches, M the most masked patches. Start from `draw`.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,13 @@ class Masks(NamedTuple):
     source: jax.Array  # int32 [T, L], -1 for the mask token, see `ViT.__call__`
     patch: jax.Array  # int32 [M], the masked patches; those without weight fill up
     weight: jax.Array  # float32 [M], 1 over the number of masked patches, or 0
+
+
+def check(name: str, shares: Any) -> None:
+    """Raises ValueError unless an argument is the lowest and the highest share of patches."""
+    pair = shares if isinstance(shares, tuple) else ()
+    if len(pair) != 2 or not 0 < pair[0] <= pair[1] <= 1:
+        raise ValueError(f"{name}={shares!r}; give two shares, such as (0.1, 0.5).")
 
 
 def most(shares: tuple[float, float], patches: int) -> int:

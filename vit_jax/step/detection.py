@@ -65,10 +65,7 @@ class Detection(Objective):
     AXES: ClassVar[Axes] = fcos.AXES
 
     def __post_init__(self) -> None:
-        for name, least, most in (("width", 8, 2**16), ("depth", 0, 64), ("most", 1, 10_000)):
-            value = getattr(self, name)
-            if type(value) is not int or not least <= value <= most:
-                raise ValueError(f"{name}={value!r}; give a whole number from {least} to {most}.")
+        self.check_numbers({"width": (8, 2**16), "depth": (0, 64), "most": (1, 10_000)})
         if self.width % fcos.GROUP:
             raise ValueError(f"width={self.width}; give a multiple of {fcos.GROUP}.")
         sides = self.strides

@@ -111,15 +111,9 @@ class Dino(Objective):
     AXES: ClassVar[Axes] = prototype_head.AXES
 
     def __post_init__(self) -> None:
-        for name, (low, high) in _LIMITS.items():
-            value, kind = getattr(self, name), type(getattr(Dino, name))
-            if type(value) not in (int, kind) or not low <= value <= high:
-                raise ValueError(f"{name}={value!r}; give {kind.__name__} from {low} to {high}.")
-        if self.centring not in ("mean", "sinkhorn", "none"):
-            raise ValueError(f"centring={self.centring!r}; give 'mean', 'sinkhorn' or 'none'.")
-        shares = self.masked if isinstance(self.masked, tuple) else ()
-        if len(shares) != 2 or not 0 < shares[0] <= shares[1] <= 1:
-            raise ValueError(f"masked={self.masked}; give two shares, such as (0.1, 0.5).")
+        self.check_numbers(_LIMITS)
+        self.check_choices({"centring": ("mean", "sinkhorn", "none")})
+        block_masks.check("masked", self.masked)
         for text in (self.warmup, self.frozen, self.gram_from, self.gram_every):
             schema.parse_duration("objective", text)
 
@@ -186,11 +180,9 @@ class Dino(Objective):
             targets = [multicrop.parted(one, len(keys)) for one in targets]
             batch = batch | {"taught": (seen, targets)}
         if self.koleo:
-
-            def represent(micro: tuple[Batch, jax.Array]) -> jax.Array:
-                return self._studied(network, params, *micro)[:, :, 0]
-
-            every_ABTD = jax.lax.map(represent, (batch, keys))
+            every_ABTD = jax.lax.map(
+                lambda micro: self._studied(network, params, *micro)[:, :, 0], (batch, keys)
+            )
             batch = batch | {"koleo": spread.koleo_of_all(every_ABTD, batch["_mask"])}
         return batch
 
@@ -199,7 +191,8 @@ class Dino(Objective):
     ) -> Sums:
         """Returns sums of the loss and its parts, and of what `measured` and the centres need."""
         mask_B = batch["_mask"]
-        (logits, features_BTD), targets = batch.get("taught") or self._taught(network, kept, batch)
+        seen, targets = batch.get("taught") or (self._seen(network, kept, batch), None)
+        (logits, features_BTD), targets = seen, targets or self._targets(kept, seen, batch)
         tokens_BTLD = self._studied(network, params, batch, key)
         x_BVD, frozen = tokens_BTLD[:, :, 0], kept["step"] < self.run.frozen
         if self.local:
@@ -238,8 +231,7 @@ class Dino(Objective):
     def measured(self, sums: Sums, count: jax.Array) -> Sums:
         means = {name: x / count for name, x in sums.items()}
         means |= spread.spread(means, jnp)
-        bad = (means["information"] < spread.UNINFORMED) | (means["std"] < spread.NARROW)
-        means["collapsed"] = bad.astype(jnp.float32)
+        means["collapsed"] = spread.collapsed(means)
         return {name: means[name] for name in self.METRICS if name in means}
 
     # ------------------------------------------------------------ evaluation
@@ -263,12 +255,6 @@ class Dino(Objective):
         return plain | {name: float(x) for name, x in apart.items()}
 
     # ------------------------------------------------------------ teacher and student
-
-    def _taught(
-        self, network: Network, kept: PyTree, batch: Batch
-    ) -> tuple[_Seen, list[jax.Array]]:
-        seen = self._seen(network, kept, batch)
-        return seen, self._targets(kept, seen, batch)
 
     def _seen(self, network: Network, kept: PyTree, batch: Batch) -> _Seen:
         teacher, views = kept["average"], multicrop.pair(batch)

@@ -328,3 +328,21 @@ class Objective:
           batches: the result of `eval_sums` for each batch, on the host.
         """
         return metrics.total(batches)
+
+    def check_numbers(self, limits: Mapping[str, tuple[float, float]]) -> None:
+        """Raises ValueError for an argument of another type than its default, or out of its range.
+
+        Args:
+          limits: name of an argument -> its lowest and highest value.
+        """
+        for name, (low, high) in limits.items():
+            value, kind = getattr(self, name), type(getattr(type(self), name))
+            if type(value) not in (int, kind) or not low <= value <= high:
+                word = "a whole number" if kind is int else "a number"
+                raise ValueError(f"{name}={value!r}; give {word} from {low} to {high}.")
+
+    def check_choices(self, choices: Mapping[str, Iterable[str]]) -> None:
+        """Raises ValueError for an argument that is not one of its options, by name."""
+        for name, options in choices.items():
+            if getattr(self, name) not in options:
+                raise ValueError(f"{name}={getattr(self, name)!r}; give {' or '.join(options)}.")

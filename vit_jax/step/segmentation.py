@@ -57,12 +57,8 @@ class Segmentation(Objective):
     AXES: ClassVar[Axes] = dense_heads.AXES
 
     def __post_init__(self) -> None:
-        if self.head not in dense_heads.KINDS:
-            raise ValueError(f"head={self.head!r}; give one of {', '.join(dense_heads.KINDS)}.")
-        for name, least, most in (("levels", 1, 64), ("width", 0, 2**16), ("layers", 1, 64)):
-            value = getattr(self, name)
-            if type(value) is not int or not least <= value <= most:
-                raise ValueError(f"{name}={value!r}; give a whole number from {least} to {most}.")
+        self.check_choices({"head": dense_heads.KINDS})
+        self.check_numbers({"levels": (1, 64), "width": (0, 2**16), "layers": (1, 64)})
         if type(self.dropout) not in (int, float) or not 0 <= self.dropout < 1:
             raise ValueError(f"dropout={self.dropout!r}; give a rate from 0 up to below 1.")
         if type(self.scale) not in (int, float) or not 1 <= self.scale <= 16:

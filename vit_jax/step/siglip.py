@@ -95,14 +95,9 @@ class Siglip(Objective):
     }
 
     def __post_init__(self) -> None:
-        for name, (low, high) in _LIMITS.items():
-            value, kind = getattr(self, name), type(getattr(Siglip, name))
-            if type(value) not in (int, kind) or not low <= value <= high:
-                raise ValueError(f"{name}={value!r}; give {kind.__name__} from {low} to {high}.")
+        self.check_numbers(_LIMITS)
         choices = {"clean": texts_lib.CLEANS, "pool": text_lib.POOLS, "loss": pairs.KINDS}
-        for name, options in choices.items():
-            if getattr(self, name) not in options:
-                raise ValueError(f"{name}={getattr(self, name)!r}; give {' or '.join(options)}.")
+        self.check_choices(choices)
         for name in ("tokenizer", "template", "text"):
             if not isinstance(getattr(self, name), str):
                 raise ValueError(f"{name}={getattr(self, name)!r}; give a text.")

@@ -17,7 +17,7 @@ import numpy as np
 from vit_jax.models.layers import unit
 from vit_jax.step import multicrop
 
-UNINFORMED, NARROW = 0.05, 0.05  # `information` and `std` of a collapsed model are below
+_UNINFORMED, _NARROW = 0.05, 0.05  # `information` and `std` of a collapsed model are below
 _LEFT_OUT, _SMALL = -1e9, 1e-8  # score of an image that does not count; added to distances
 
 
@@ -45,6 +45,12 @@ def spread(means: Mapping[str, Any], xp: Any) -> dict[str, Any]:
         "information": xp.maximum(information, 0.0),
         "std": xp.sqrt(xp.maximum(1.0 - xp.sum(means["direction"] ** 2), 0.0)),
     }
+
+
+def collapsed(means: Mapping[str, Any]) -> jax.Array:
+    """Returns 1 if all images have the same target or representation, else 0; float32 []."""
+    bad = (means["information"] < _UNINFORMED) | (means["std"] < _NARROW)
+    return bad.astype(jnp.float32)
 
 
 def koleo(

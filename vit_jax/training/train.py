@@ -27,7 +27,6 @@ import jax
 
 from vit_jax import tree
 from vit_jax.build import run as build
-from vit_jax.build import staged
 from vit_jax.checkpoints import restart_limit, step_folders
 from vit_jax.checkpoints.checkpoints import Checkpoints
 from vit_jax.checkpoints.step_folders import FOLDER
@@ -182,7 +181,10 @@ def run_in(
                 write=coordination.is_first(),
             )
             stack.push(lambda error, *_: report.close(failed=error is not None))
-            run = stack.enter_context(staged.run(run, step))
+            if config.data.stage and step < run.program.steps.total:
+                from vit_jax.build import staged
+
+                run = stack.enter_context(staged.run(run, step))
             if step < run.program.steps.total:
                 log.info("compiling the step: %s", run.program.execution)
                 state = loop(run, state, step, checkpoints, near, report, workdir)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from vit_jax.build import defaults
+from vit_jax.build import defaults, splits
 from vit_jax.build import run as build
 from vit_jax.checkpoints import local_folders, step_folders
 from vit_jax.checkpoints.step_folders import FOLDER, committed, saved
@@ -73,7 +73,7 @@ def continue_or_check(
         try:
             config = defaults.settle(config)
         except BadInput as e:
-            raise together([e, *build.problems(config)]) from e
+            raise together([e, *splits.problems(config)]) from e
     if config.distillation.teacher:  # a run may go on, and a branch of the hub may move
         given = config.distillation
         name, settings = coordination.share("teacher", [given.teacher, given.teacher_settings])

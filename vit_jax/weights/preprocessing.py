@@ -22,9 +22,10 @@ import numpy as np
 
 from vit_jax.config.sections import ReaderName
 from vit_jax.data import readers
+from vit_jax.data.example import GRID
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.ops import decode
-from vit_jax.data.ops.naflex import FIELD, NaFlex
+from vit_jax.data.ops.naflex import NaFlex
 from vit_jax.data.tensorflow import op_errors, tf
 from vit_jax.errors import BadInput
 from vit_jax.models.naflex import Canvas
@@ -126,7 +127,7 @@ def chain_reader(
         with _named(name, chain):
             fields = process(content)
         image = np.asarray(normalise(jnp.asarray(fields["image"][None]), mean, std))[0]
-        return Canvas(image, fields[FIELD]) if FIELD in fields else image
+        return Canvas(image, fields[GRID]) if GRID in fields else image
 
     return _reader(one, len(mean))
 

@@ -22,6 +22,8 @@ from vit_jax.storage import cache
 from vit_jax.storage import files as storage
 
 _READERS = 4  # whole files that are read at the same time
+# Bytes that a request for parts of an object asks for: at first, and at most while all is needed.
+_PIECE, _LARGEST_PIECE = 2**14, 2**22
 
 
 class File:
@@ -90,6 +92,36 @@ class _Streamed(_Object):
 
     def close(self) -> None:
         self._stream.close()
+
+
+class _Parts(_Object):
+    """An object in a bucket of which parts are read, mostly from beginning to end.
+
+    What lies between the parts is not downloaded unless it is shorter than a request is worth. The
+    last two pieces are kept, so that a reader can go back over an image between them.
+    """
+
+    def __init__(self, path: str):
+        super().__init__(path)
+        self._length, self._kept = _PIECE, [(0, b""), (0, b"")]  # where each piece begins, and it
+
+    def read(self, length: int, start: int) -> bytes:
+        end = min(start + length, self.size)
+        for at, piece in self._kept:
+            if at <= start and end <= at + len(piece):
+                return piece[start - at : end - at]
+        at, piece = self._kept[-1]
+        skipped = start - at - len(piece)
+        more = skipped <= self._length and at <= start
+        self._length = min(2 * self._length, _LARGEST_PIECE) if more else _PIECE
+        piece = super().read(max(length, self._length), start)
+        self._kept = [self._kept[-1], (start, piece)]
+        return piece[:length]
+
+
+def open_parts(path: str) -> File | _Object:
+    """Opens a file on a disk or an object in a bucket, to read parts of it in their order."""
+    return _Parts(path) if storage.is_remote(path) else File(path)
 
 
 def open_file(path: str, *, in_sequence: bool = False) -> File | _Object:

@@ -57,7 +57,7 @@ class _Collector:
         self.path, self._polygons = path, polygons
         self.problems: list[Problem] = []
         self.images: list[tuple[ImageId, str]] = []
-        self.wrong_images: set[ImageId] = set()  # their boxes are not to blame
+        self.wrong_images: set[str] = set()  # ids; their boxes are not to blame
         self.sides = array.array("q")
         self.of: list[tuple[Any, Any, Any]] = []  # annotation, image and category
         self.bboxes, self.areas = array.array("d"), array.array("d")
@@ -139,7 +139,7 @@ class _Collector:
             return where
         self.wrong(where, f"it has no {' and no '.join(lacking)}")
         if kind == "image" and type(number := _key(one.get("id"))) in (int, str):
-            self.wrong_images.add(number)
+            self.wrong_images.add(str(number))
         return ""
 
     def wrong(self, where: str, reason: str, left_out: str = "") -> None:
@@ -234,11 +234,14 @@ def _content(take: _Collector, categories: dict[int, str]) -> Annotated:
             first = take.images[row_of[number]][1]
             take.wrong(f"image {number!r}", f"two images have this id, {first} and {name}")
     label_of = {number: label for label, number in enumerate(categories)}
-    rows = np.array([row_of.get(image, -1) for _, image, _ in take.of], np.int64)
+    row_of_text = {str(number): row for number, row in row_of.items()}  # some tools quote ids
+    rows = np.array(
+        [row_of.get(image, row_of_text.get(str(image), -1)) for _, image, _ in take.of], np.int64
+    )
     classes = np.array([label_of.get(category, -1) for *_, category in take.of], np.int32)
     for at in np.flatnonzero(rows < 0).tolist():
         number, image, _ = take.of[at]
-        if image in take.wrong_images:
+        if str(image) in take.wrong_images:
             continue
         what = "boxes left out, whose image is not listed"
         take.wrong(f"annotation {number!r}", f"there is no image {image!r}", what)

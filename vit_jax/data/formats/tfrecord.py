@@ -46,7 +46,7 @@ def places(path: str) -> Iterator[tuple[int, int]]:
 def _offsets(path: str) -> np.ndarray:
     starts, position = [], 0
     headers, due = bytearray(), 2**16
-    file = byte_ranges.open_file(path, in_sequence=True)
+    file = byte_ranges.open_parts(path)
     try:
         size = file.size
         while position + _HEADER <= size:

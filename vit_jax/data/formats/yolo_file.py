@@ -21,6 +21,14 @@ _USAGE = (
 )
 
 
+def text_of(path: str | Path) -> str:
+    """Returns the text of a file; raises ValueError if it is not UTF-8, and OSError."""
+    try:
+        return storage.read(path).decode("utf-8-sig")
+    except UnicodeDecodeError as e:
+        raise ValueError("it is not text in UTF-8") from e
+
+
 def read_labels(text: str) -> list[tuple[int, tuple[float, float, float, float]]]:
     """Returns class and left, top, right, bottom of each box, in shares of the sides.
 
@@ -61,7 +69,7 @@ def read(path: Path) -> tuple[tuple[str, ...], dict[str, list[Path]]]:
       BadInput: the file cannot be read, or names no classes or no folder.
     """
     try:
-        content = yaml.safe_load(storage.read(path).decode("utf-8-sig"))
+        content = yaml.safe_load(text_of(path))
         if not isinstance(content, dict):
             raise ValueError("it is not an object")
         if "kpt_shape" in content:

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
+from vit_jax.data.example import GRID
 from vit_jax.data.inspect import colours
 from vit_jax.data.numpy_ops import naflex
-from vit_jax.data.ops.naflex import FIELD
 from vit_jax.data.pipeline.pipeline import Pipeline
 
 _TILE = 224  # the largest side of an image, in pixels
@@ -75,9 +75,9 @@ def sheet(
         if "mask" in batch:
             pixels = _with_mask(pixels, batch["mask"][number], classes, batch["labels"][number])
         sides = (wide, high)
-        if FIELD in batch:  # the image itself, inside the place of the canvas
+        if GRID in batch:  # the image itself, inside the place of the canvas
             patch = pipe.ops[-1].patch  # type: ignore[attr-defined]
-            pixels = naflex.from_cells(pixels, patch, batch[FIELD][number])
+            pixels = naflex.from_cells(pixels, patch, batch[GRID][number])
             fits = min(high / pixels.shape[0], wide / pixels.shape[1])
             sides = round(pixels.shape[1] * fits), round(pixels.shape[0] * fits)
         way = Image.Resampling.NEAREST if sides[1] >= len(pixels) else Image.Resampling.LANCZOS

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from vit_jax.data.example import GRID
 from vit_jax.data.numpy_ops import (
     augment,
     color,
@@ -33,7 +34,7 @@ from vit_jax.data.ops import randaugment as randaugment_ops
 from vit_jax.data.ops import resize as resize_ops
 from vit_jax.data.ops import scale as scale_ops
 from vit_jax.data.ops.chain import FIXED, SIZELESS, Op, moves
-from vit_jax.data.ops.naflex import FIELD, NaFlex
+from vit_jax.data.ops.naflex import NaFlex
 from vit_jax.errors import BadInput
 
 # Class of an op -> (op, image, seed) -> uint8 [H, W, C].
@@ -132,7 +133,7 @@ def apply_to_fields(ops: tuple[Op, ...], fields: Fields, seed: Seed) -> Fields:
             fields = geometry.follow(op, fields, fields["image"].shape[:2], own)
         if isinstance(op, NaFlex):
             grid = numpy_naflex.grid(op, fields["image"].shape[:2])
-            fields = fields | {FIELD: np.array(grid, np.int32)}
+            fields = fields | {GRID: np.array(grid, np.int32)}
         fields = fields | {"image": made}
         at += 1
     if isinstance(fields["image"], bytes):

@@ -11,22 +11,25 @@ preprocess_spec imports TensorFlow, and an error in a chain should be reported a
 """
 
 import dataclasses
+import functools
 import inspect
 import itertools
 import math
 import re
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 from vit_jax.config import calls
 from vit_jax.config.plugins import Registry
-from vit_jax.data.example import FIELDS, SPATIAL
+from vit_jax.data.example import FIELDS, GRID, SPATIAL
 from vit_jax.data.ops import augment, resize, scale
 from vit_jax.data.ops.decode import Decode
-from vit_jax.data.ops.naflex import FIELD, NaFlex
 from vit_jax.data.ops.resize import Size, rows_columns
 from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput, unknown
+
+if TYPE_CHECKING:
+    from vit_jax.data.ops.naflex import NaFlex
 
 
 class Op(Protocol):
@@ -103,10 +106,12 @@ RANGES: dict[str, tuple[float, float]] = {
 }
 
 
+@functools.cache
 def parse(key: str, chain: str, size: Size, channels: int = 3) -> tuple[Op, ...]:
     """Parses a chain; `{size}` means the image size, `{size*8//7}` its multiple, rounded down.
 
     The size is a side, or `(rows, columns)` where they differ. `channels` are those of the images.
+    The same chain is parsed once.
 
     Raises:
       BadInput: the text is not of the form `op|op(1, name=2)`, an op is unknown (the message lists
@@ -115,7 +120,7 @@ def parse(key: str, chain: str, size: Size, channels: int = 3) -> tuple[Op, ...]
     """
     parts = chain.split("|")
     ops = tuple(_in_channels(key, _op(key, part.strip(), size), channels) for part in parts)
-    if any(isinstance(op, NaFlex) for op in ops[:-1]):
+    if any(map(adds_grid, ops[:-1])):
         raise BadInput(f"{key}: naflex puts patches in another order; let it be the last op.")
     for part, (before, op) in zip(parts, itertools.pairwise((None, *ops)), strict=True):
         if "fast_inception_crop" not in part:
@@ -128,6 +133,11 @@ def parse(key: str, chain: str, size: Size, channels: int = 3) -> tuple[Op, ...]
                 f"stands right after decode; write decode|fast_inception_crop({op.size})."
             )
     return ops
+
+
+def adds_grid(op: Any) -> TypeGuard["NaFlex"]:
+    """Returns True for an op that adds the field `grid` to an example: `naflex`."""
+    return getattr(op, "ADDS_GRID", False)
 
 
 def _in_channels(key: str, op: Any, channels: int) -> Op:
@@ -200,7 +210,7 @@ def parse_views(key: str, text: str, size: Size, channels: int = 3) -> tuple[Vie
         if count is not None and not 1 <= int(count) <= _MOST_VIEWS:
             raise BadInput(f"{key}: {name}*{count}; give a count from 1 to {_MOST_VIEWS}.")
         ops = parse(f"{key}, view {name}", match["chain"], size, channels)
-        if isinstance(ops[-1], NaFlex):
+        if adds_grid(ops[-1]):
             raise BadInput(f"{key}: naflex stands in data.train_ops, and not in the view {name}.")
         views[name] = View(name, int(count or 0), ops)
     if len({op for view in views.values() for op in view.ops if isinstance(op, Decode)}) > 1:
@@ -315,8 +325,8 @@ def apply_to_fields(ops: tuple[Op, ...]) -> Callable[[_Fields, Tensor], _Fields]
             fields = _follow(op, fields, lambda i=image: tf.shape(i)[:2], own) | {
                 "image": op(image, own)
             }
-            if isinstance(op, NaFlex):
-                fields[FIELD] = op.grid(tf.shape(image)[:2])
+            if adds_grid(op):
+                fields[GRID] = op.grid(tf.shape(image)[:2])
         return fields
 
     return chained

@@ -16,7 +16,6 @@ from vit_jax.data.ops.scale import FILL
 from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput
 
-FIELD = "grid"  # int32 [2], beside the image
 _STEPS = 24  # halvings of the scale from 100 to less than 1e-5
 
 
@@ -28,6 +27,8 @@ class NaFlex:
     scaled alike, and each is rounded up to whole patches. Resizing is bilinear and averages where
     it shrinks. Without `enlarge`, an image with fewer patches keeps its size up to that rounding.
     """
+
+    ADDS_GRID = True  # see `chain.adds_grid`
 
     size: Size
     patch: int

@@ -14,13 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from vit_jax.data.example import FIELDS, SPATIAL
+from vit_jax.data.example import FIELDS, GRID, SPATIAL
 from vit_jax.data.formats import stored
 from vit_jax.data.numpy_ops import chain, decode
 from vit_jax.data.numpy_ops.draws import Seed
-from vit_jax.data.ops.chain import View
+from vit_jax.data.ops.chain import View, adds_grid
 from vit_jax.data.ops.decode import BadImage, Decode
-from vit_jax.data.ops.naflex import FIELD, NaFlex
 from vit_jax.data.splits import order
 from vit_jax.errors import BadInput
 
@@ -69,8 +68,8 @@ class Recipe:
                 }  # fmt: skip
                 for key in self.moving:
                     shapes[key] = (*times, *own[key]), np.dtype(FIELDS[key].dtype)
-        if any(isinstance(op, NaFlex) for op in self.views[0].ops):
-            shapes[FIELD] = (2,), np.dtype(np.int32)
+        if any(map(adds_grid, self.views[0].ops)):
+            shapes[GRID] = (2,), np.dtype(np.int32)
         return shapes
 
     def row_bytes(self) -> int:

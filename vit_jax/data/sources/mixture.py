@@ -255,6 +255,7 @@ def _concatenated(splits: Sequence[Split], maps: Sequence[np.ndarray]) -> Table:
     with_truth = any(split.table.truth for split in splits)
     known = all(split.table.labels for split in splits)
     most = [split.table.most_labels for split in splits]
+    boxes = max((split.table.most_boxes for split in splits), key=lambda one: one[1])
     numbered = any(split.table.numbered for split in splits)  # may be too many names to hash
     return Table(
         int(firsts[-1]),
@@ -263,6 +264,7 @@ def _concatenated(splits: Sequence[Split], maps: Sequence[np.ndarray]) -> Table:
         labels=labels if known else None,
         numbered=numbered,
         most_labels=max(most) if all(most) else 0,
+        most_boxes=boxes,
         ids=ids if any(split.table.ids or not split.table.numbered for split in splits) else None,
         numpy_reader=numpy_reader if all(split.table.numpy_reader for split in splits) else None,
         truth=(lambda: _truth(splits, maps, firsts))

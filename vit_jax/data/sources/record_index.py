@@ -3,8 +3,9 @@
 
 """Reads examples of TFRecord files without TensorFlow, from an index of images and labels.
 
-The index is built once: it reads some bytes of each record, not the image; files in a bucket are
-read whole. Worker processes then read the images alone. Start from `reader`.
+The index is built once: it reads some bytes of each record, not the image, unless images in a
+bucket are so small that it costs more to skip them. Worker processes then read the images alone.
+Start from `reader`.
 """
 
 import concurrent.futures
@@ -21,7 +22,6 @@ from vit_jax.data.formats.stored import FileRange
 from vit_jax.data.formats.tf_example import Feature, NotExample, Span
 from vit_jax.data.formats.tfrecord import RecordFiles, places
 from vit_jax.data.splits.split import NumpyFields
-from vit_jax.storage import files as storage
 
 log = logging.getLogger("vit_jax")
 
@@ -139,11 +139,10 @@ def spans(path: str) -> Iterator[Span]:
     Raises:
       ValueError: the file is truncated or damaged.
     """
-    file = byte_ranges.open_file(path, in_sequence=True)
-    piece = 2**62 if storage.is_remote(path) else 0  # going back in a stream would be slow
+    file = byte_ranges.open_parts(path)
     try:
         for start, end in places(path):
-            yield Span(file.read, start, end, piece)
+            yield Span(file.read, start, end)
     finally:
         file.close()
 

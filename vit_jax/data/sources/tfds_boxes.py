@@ -85,7 +85,8 @@ def table(builder: Any, records: Any, name: Callable[[int], str], keys: Keys) ->
     Raises:
       BadInput: the records are damaged.
     """
-    most = max(1, _most_boxes(records, keys))
+    first, count = _most_boxes(records, keys)
+    most = max(1, count)
     examples = _Examples(builder, records, name, keys)
 
     def padded(row: Any, content: Any, *values: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -113,6 +114,7 @@ def table(builder: Any, records: Any, name: Callable[[int], str], keys: Keys) ->
     return Table(
         len(records), name, lambda: fields, labels=lambda: no_labels, numbered=True,
         most_labels=1, truth=lambda: examples.truth,
+        most_boxes=(name(first), count) if count else ("", 0),
     )  # fmt: skip
 
 
@@ -176,11 +178,14 @@ class _Examples:
         )
 
 
-def _most_boxes(records: Any, keys: Keys) -> int:
-    """Returns the largest number of boxes of an image; reads all records once and keeps it."""
+def _most_boxes(records: Any, keys: Keys) -> tuple[int, int]:
+    """Returns the image with the most boxes and their number; reads all records once and keeps it.
+
+    Without any box, both are 0.
+    """
     if not isinstance(records, RecordFiles):
         lengths = (_count(np.array([records[row]], object), keys) for row in range(len(records)))
-        return max(map(int, (one[0] for one in lengths)), default=0)
+        return _largest(np.array([one[0] for one in lengths]))
 
     def of_file(path: str) -> np.ndarray:
         batches = tf.data.TFRecordDataset(path, buffer_size=2**23).batch(256)
@@ -191,9 +196,14 @@ def _most_boxes(records: Any, keys: Keys) -> int:
         return np.concatenate([np.zeros(0, np.int64), *counts])
 
     key = f"boxes {keys.objects}/{keys.label}"
-    return max(
-        int(byte_ranges.indexed(path, key, of_file).max(initial=0)) for path in records.files.paths
-    )
+    counts = [byte_ranges.indexed(path, key, of_file) for path in records.files.paths]
+    return _largest(np.concatenate(counts))
+
+
+def _largest(counts: np.ndarray) -> tuple[int, int]:
+    """Returns position and value of the largest number; zeros if there is none."""
+    at = int(counts.argmax()) if len(counts) else 0
+    return at, int(counts[at]) if len(counts) else 0
 
 
 def _count(batch: np.ndarray, keys: Keys) -> np.ndarray:

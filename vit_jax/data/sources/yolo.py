@@ -64,7 +64,7 @@ def _part(root: Path, places: Sequence[Path], names: Sequence[str]) -> Annotated
         try:
             if not os.path.isfile(path):
                 raise ValueError("there is no such image")
-            found = yolo_file.read_labels(storage.read(labels).decode("utf-8-sig"))
+            found = yolo_file.read_labels(yolo_file.text_of(labels))
         except FileNotFoundError:
             continue
         except (ValueError, OSError) as e:
@@ -94,7 +94,7 @@ def _images(place: Path) -> list[str]:
     if place.is_dir():
         return [f"{place}/{name}" for name in masks.walked(place)]
     try:
-        lines = storage.read(place).decode("utf-8-sig").splitlines()
+        lines = yolo_file.text_of(place).splitlines()
     except (ValueError, OSError) as e:
         reason = getattr(e, "strerror", None) or str(e)
         raise BadInput(f"{place}: {reason}; give a folder of images, or a list of them.") from e

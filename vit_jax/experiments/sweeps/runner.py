@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from vit_jax.build import run as build
+from vit_jax.build import splits
 from vit_jax.checkpoints import restart_limit, step_folders
 from vit_jax.errors import SAVED, SIGNALS, BadInput, runs_again, together, writing
 from vit_jax.experiments.sweeps import folder as sweep_folder
@@ -147,7 +148,7 @@ def _check_data(points: Sequence[Point], workdir: Path) -> None:
         (c.data, tuple(c.evals.items()), c.fewshot.sources): c
         for c in (p.config for p in points if not sweep_folder.is_done(workdir / p.run))
     }
-    problems = [problem for config in reads.values() for problem in build.problems(config)]
+    problems = [problem for config in reads.values() for problem in splits.problems(config)]
     if problems:
         raise together(problems)
 

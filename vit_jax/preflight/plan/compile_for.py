@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import topologies
 
-from vit_jax.build import program
+from vit_jax.build import program, splits
 from vit_jax.build import run as build
 from vit_jax.config import load as config_lib
 from vit_jax.data.sources.tfds import is_prepared
@@ -137,8 +137,8 @@ def size(config_yaml: str) -> tuple[int, int]:
             f"data.source={data.source} is not prepared, so its size is not known: prepare it "
             "(tfds build), or plan with --config.data.source=synthetic:NAME."
         )
-    source = build.open_source(data, stand_in)
-    return len(source.classes), len(build.training_examples(source, data)[0])
+    source = splits.open_source(data, stand_in)
+    return len(source.classes), len(splits.training_examples(source, data)[0])
 
 
 def measure(

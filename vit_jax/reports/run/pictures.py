@@ -19,8 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from vit_jax import console
-from vit_jax.build import device_ops
 from vit_jax.build import run as build
+from vit_jax.build import splits
 from vit_jax.config import images as images_lib
 from vit_jax.config import sections
 from vit_jax.data import readers
@@ -90,7 +90,7 @@ def _drawn(
         missing.append(f"No {part}: {reason}")
         return None
 
-    opened = source or tried("training images", lambda: build.open_source(config.data))
+    opened = source or tried("training images", lambda: splits.open_source(config.data))
     sheet = opened and tried("training images", lambda: _sheet(config, opened))
     read = tried("figures of the model", lambda: _weights(workdir, config.data))
     if read is not None:
@@ -108,10 +108,14 @@ def _drawn(
 def _sheet(config: sections.Config, source: Source) -> bytes:
     """Draws the first training examples, as the step receives them."""
     data = config.data
-    split, _ = build.training_examples(source, data)
+    split, _ = splits.training_examples(source, data)
     images = images_lib.of(data)
     shape, chain = (images.size, images.channels), data.train_ops
-    ops, size = preprocess.parse("data.train_ops", chain, *shape), device_ops.host_shape(data)[:2]
+    ops, size = preprocess.parse("data.train_ops", chain, *shape), images.size
+    if data.device_ops:
+        from vit_jax.build import device_ops
+
+        size = device_ops.host_shape(data)[:2]
     if views := preprocess.parse_views("data.views", data.views, *shape):
         ops, size, chain = views[0].ops, views[0].size(size), data.views  # draws the first
     pipe = readers.pipeline_of(readers.usable(data.reader))(

@@ -24,7 +24,8 @@ from vit_jax.cli import main
 from vit_jax.errors import BadInput
 from vit_jax.experiments.sweeps import points as sweep
 from vit_jax.experiments.sweeps import runner as sweep_runner
-from vit_jax.experiments.sweeps.runner import Stopped
+from vit_jax.experiments.sweeps import stage as sweep_stage
+from vit_jax.experiments.sweeps.stage import Stopped
 from vit_jax.storage import jsonl
 
 # A script has its workdir in $1, and `finish VALUE`, which writes results.json.
@@ -40,7 +41,7 @@ SEEDS = [{"seed": 1}, {"seed": 2}, {"seed": 3}]
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """Runs a sweep whose runs are a shell script; returns its entries."""
-    monkeypatch.setattr(sweep_runner, "POLL_SECS", 0.01)
+    monkeypatch.setattr(sweep_stage, "POLL_SECS", 0.01)
 
     def started(script, stages=SEEDS, *overrides, **given):
         file = tmp_path / f"{abs(hash(script))}.sh"
@@ -403,10 +404,10 @@ def sweep():
 """
 
 
-def real(tmp_path, *extra):
-    (tmp_path / "recipe.py").write_text(RECIPE + ONE * ("--stage=one" in extra))
+def real(tmp_path, *extra, more="", to="sweep"):
+    (tmp_path / "recipe.py").write_text(RECIPE + (ONE if "--stage=one" in extra else more))
     config = f"--config={tmp_path / 'recipe.py'}"
-    return main.main(["sweep", config, f"--workdir={tmp_path / 'sweep'}", *extra])
+    return main.main(["sweep", config, f"--workdir={tmp_path / to}", *extra])
 
 
 def test_the_command_says_what_failed_and_exits_with_1(tmp_path, capsys, monkeypatch):
@@ -473,3 +474,60 @@ def test_both_stages_of_real_runs(tmp_path, monkeypatch, root):
     assert real(tmp_path, "--parallel=2") == 0
     assert [row["state"] for row in table(tmp_path / "sweep")] == ["done"] * 4
     assert real(tmp_path) == 0
+
+
+LONGER = """
+short = get_config
+
+def get_config():
+    config = short()
+    config.length = "600 steps"
+    config.evals.val.every = "10 percent"
+    config.report.every = "20 steps"
+    return config
+
+RATES = [{"schedule.lr": lr} for lr in (0.001, 0.01)]
+"""
+WHOLE = (
+    LONGER
+    + """
+def sweep():
+    return {"": RATES}
+"""
+)
+HALVED = (
+    LONGER
+    + """
+def sweep():
+    return {"": {"points": RATES, "halving": {"metric": "val/loss", "eta": 2, "rungs": (20,)}}}
+"""
+)
+
+
+@pytest.mark.slow
+def test_runs_side_by_side_that_survive_a_rung_are_those_one_after_another(
+    tmp_path, monkeypatch, root
+):
+    monkeypatch.setenv("PYTHONPATH", str(root))
+    assert real(tmp_path, more=WHOLE, to="whole") == 0
+    assert real(tmp_path, "--parallel=auto", more=HALVED, to="halved") == 0
+    rows = table(tmp_path / "halved")
+    assert sorted(row["state"] for row in rows) == ["done", "stopped"]
+
+    def measured(to, run, most):
+        found = jsonl.read_rows(tmp_path / to / run / "metrics.jsonl")
+        timed = ("perf/", "memory/")
+        return [
+            {key: value for key, value in row.items() if not key.startswith(timed)}
+            for row in found
+            if row["step"] <= most
+        ]
+
+    for row in rows:
+        last = int(row["stopped_at"] or 600)
+        assert last == (120 if row["state"] == "stopped" else 600)
+        assert measured("halved", row["run"], last) == measured("whole", row["run"], last)
+    lost = max(row["step"] for row in jsonl.read_rows(
+        tmp_path / "halved" / next(r["run"] for r in rows if r["stopped_at"]) / "metrics.jsonl"
+    ))  # fmt: skip
+    assert lost < 600

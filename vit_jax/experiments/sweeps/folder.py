@@ -7,6 +7,7 @@
     DIR/sweep.csv                the results so far
     DIR/STAGE/NNN-NAME/          a workdir, with config.yaml from the start (no STAGE if one only)
         log.txt, failed.json     the run's output; why it was given up
+        stopped.json             the rung at which the rule of its stage stopped it
 
 This module starts no runs. Start from `settled` and `write`, then `entries`.
 """
@@ -37,7 +38,7 @@ from vit_jax.storage.jsonl import METRICS_FILE, rows_path
 from vit_jax.weights import files
 
 RECORD_FILE, CSV_FILE = "sweep.json", "sweep.csv"
-LOG_FILE, FAILED_FILE = "log.txt", "failed.json"
+LOG_FILE, FAILED_FILE, STOPPED_FILE = "log.txt", "failed.json", "stopped.json"
 
 
 # ---------------------------------------------------------------- before anything runs
@@ -108,6 +109,11 @@ def _begun(folder: Path) -> bool:
 def is_done(folder: Path) -> bool:
     """Returns True if the workdir of a run has its results."""
     return (folder / summary.RESULTS_FILE).exists()
+
+
+def is_over(folder: Path) -> bool:
+    """Returns True if a run has its results, or was stopped early."""
+    return is_done(folder) or (folder / STOPPED_FILE).exists()
 
 
 def _same_weights(old: str, new: str, workdir: Path) -> bool:
@@ -188,11 +194,12 @@ class Entry:
     Attributes:
       run: its folder below the sweep's folder.
       stage: its stage; "" if stages have no names.
-      state: done | failed | running | pending.
+      state: done | stopped (early, by the rule of its stage) | failed | running | pending.
       keys: the keys of its point.
       metrics: `<split>/<metric>`, from results.json.
       looked_at_test: True if a selection uses a run that read test.
-      message: why the run failed.
+      message: why the run failed or was stopped.
+      stopped_at: the step at which it was stopped; None if it was not.
     """
 
     run: str
@@ -202,6 +209,7 @@ class Entry:
     metrics: Mapping[str, float]
     looked_at_test: bool
     message: str = ""
+    stopped_at: int | None = None
 
     def row(self, workdir: Path) -> dict[str, Any]:
         """Returns the row that the function of the next stage receives."""
@@ -233,18 +241,21 @@ def _entry(
     keys: Mapping[str, Any],
     test: bool,
 ) -> Entry:
-    folder, metrics, message = workdir / run, dict[str, float](), ""
+    folder, metrics, message, stopped_at = workdir / run, dict[str, float](), "", None
     results, failed = folder / summary.RESULTS_FILE, folder / FAILED_FILE
+    stopped = folder / STOPPED_FILE
     begun = rows_path(folder / METRICS_FILE).exists() if running is None else run in running
-    if results.exists():
+    if stopped.exists():  # also if it came to its end before the others reached the rung
+        verdict = files.read_json(stopped)
+        state, message, stopped_at = "stopped", str(verdict["message"]), int(verdict["step"])
+    elif results.exists():
         state, metrics = "done", _metrics(files.read_json(results))
     elif failed.exists():
         state, message = "failed", str(files.read_json(failed).get("message", ""))
     else:
         state = "running" if begun else "pending"
-    return Entry(
-        run, stage, state, {k: _tuples(v) for k, v in keys.items()}, metrics, test, message
-    )
+    plain = {k: _tuples(v) for k, v in keys.items()}
+    return Entry(run, stage, state, plain, metrics, test, message, stopped_at)
 
 
 def _metrics(results: Mapping[str, Any]) -> dict[str, float]:
@@ -263,17 +274,32 @@ def fail(workdir: Path, run: str, code: int, message: str) -> None:
     storage.write(workdir / run / FAILED_FILE, text)
 
 
+def stop(workdir: Path, run: str, step: int, message: str) -> None:
+    """Records that the rule of its stage stopped a run at a step; it is not a failure."""
+    text = json.dumps({"step": step, "message": message}) + "\n"
+    storage.write(workdir / run / STOPPED_FILE, text)
+
+
+def lift_stop(workdir: Path, run: str, step: int) -> None:
+    """Takes back that a run was stopped at a step: with other runs beside it, it goes on."""
+    file = workdir / run / STOPPED_FILE
+    if file.exists() and files.read_json(file)["step"] == step:
+        storage.remove(file)
+
+
 def write_csv(workdir: Path, runs: Sequence[Entry]) -> None:
     """Replaces sweep.csv."""
     keys, metrics = (_union(rows) for rows in ([e.keys for e in runs], [e.metrics for e in runs]))
     marked = ["looked_at_test"] if any(e.looked_at_test for e in runs) else []
+    halved = ["stopped_at"] if any(e.stopped_at is not None for e in runs) else []
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["run", "state", *keys, *metrics, *marked])
+    writer.writerow(["run", "state", *halved, *keys, *metrics, *marked])
     for entry in runs:
         values = [entry.keys.get(k, "") for k in keys] + [entry.metrics.get(m, "") for m in metrics]
         mark = [str(entry.looked_at_test).lower()] if marked else []
-        writer.writerow([entry.run, entry.state, *values, *mark])
+        step = ["" if entry.stopped_at is None else entry.stopped_at] if halved else []
+        writer.writerow([entry.run, entry.state, *step, *values, *mark])
     storage.write(workdir / CSV_FILE, file.getvalue())
 
 
@@ -316,9 +342,13 @@ def table(runs: Sequence[Entry]) -> str:
 
 
 def report(workdir: Path, runs: Sequence[Entry]) -> str:
-    """Formats the table, the failures with their reasons, and the path of the results."""
+    """Formats the table, the stops and failures with their reasons, and the path of the results."""
+    stopped = [
+        f"{e.run}, at step {e.stopped_at:,}: {e.message}" for e in runs if e.stopped_at is not None
+    ]
     failed = [f"{entry.run}: {entry.message}" for entry in runs if entry.state == "failed"]
-    listed = ["", f"{len(failed)} failed:", *failed] if failed else []
+    listed = ["", f"{len(stopped)} stopped early:", *stopped] if stopped else []
+    listed += ["", f"{len(failed)} failed:", *failed] if failed else []
     return "\n".join(["", table(runs), *listed, "", f"results     {workdir / CSV_FILE}"])
 
 

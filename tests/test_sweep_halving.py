@@ -129,7 +129,7 @@ def test_a_recipe_holds_the_rule(tmp_path):
 
 # A script trains 100 steps, 25 at a time, with the seed as its accuracy, and saves on SIGTERM.
 TRAIN = """
-seed=${PWD##*=}
+seed=${PWD##*seed=}; seed=${seed%%_*}
 at=$(cat step 2>/dev/null || echo 0)
 trap 'echo $at > step; echo $at >> ends; exit 42' TERM
 while [ $at -lt 100 ]; do

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--collect",
         action="store_true",
-        help="start nothing; write sweep.csv from the existing runs",
+        help="start nothing; write sweep.csv and sweep.html from the existing runs",
     )
 
 
@@ -81,8 +81,10 @@ def _collect(args: argparse.Namespace, rest: list[str], workdir: Path) -> int:
     if words:
         raise BadInput(f"--collect takes the sweep that is in --workdir; leave out {words[0]}.")
     from vit_jax.experiments.sweeps import folder as sweep_folder
+    from vit_jax.experiments.sweeps.page import Page
 
     entries = sweep_folder.entries(workdir)
     sweep_folder.write_csv(workdir, entries)
+    Page(workdir).write(entries, goes_on=any(entry.state == "running" for entry in entries))
     print(sweep_folder.report(workdir, entries))
     return 0

@@ -5,6 +5,8 @@
 
     DIR/sweep.json               the list of runs, and their keys
     DIR/sweep.csv                the results so far
+    DIR/sweep.html               the page of the sweep (`page`)
+    DIR/planned.json             what the runs cost by the plan (`cost`)
     DIR/STAGE/NNN-NAME/          a workdir, with config.yaml from the start (no STAGE if one only)
         log.txt, failed.json     the run's output; why it was given up
         stopped.json             the rung at which the rule of its stage stopped it
@@ -30,6 +32,8 @@ from vit_jax.checkpoints.step_folders import saved
 from vit_jax.config import images, provenance, sections, validation
 from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput, writing
+from vit_jax.experiments.sweeps import cost as cost_lib
+from vit_jax.experiments.sweeps.cost import Cost
 from vit_jax.experiments.sweeps.points import Point, Problems, Sweep, described
 from vit_jax.paper import vtab
 from vit_jax.reports import summary
@@ -37,7 +41,7 @@ from vit_jax.storage import files as storage
 from vit_jax.storage.jsonl import METRICS_FILE, rows_path
 from vit_jax.weights import files
 
-RECORD_FILE, CSV_FILE = "sweep.json", "sweep.csv"
+RECORD_FILE, CSV_FILE, PAGE_FILE = "sweep.json", "sweep.csv", "sweep.html"
 LOG_FILE, FAILED_FILE, STOPPED_FILE = "log.txt", "failed.json", "stopped.json"
 
 
@@ -200,6 +204,8 @@ class Entry:
       looked_at_test: True if a selection uses a run that read test.
       message: why the run failed or was stopped.
       stopped_at: the step at which it was stopped; None if it was not.
+      cost: what it has cost so far; None if it has not begun.
+      planned: its chip-hours by the plan; None if it was not planned.
     """
 
     run: str
@@ -210,6 +216,8 @@ class Entry:
     looked_at_test: bool
     message: str = ""
     stopped_at: int | None = None
+    cost: Cost | None = None
+    planned: float | None = None
 
     def row(self, workdir: Path) -> dict[str, Any]:
         """Returns the row that the function of the next stage receives."""
@@ -227,10 +235,11 @@ def entries(workdir: Path, running: Collection[str] | None = None) -> list[Entry
     Raises:
       BadInput: there is no sweep.
     """
-    stages = _record(workdir)["stages"]
-    return [
+    stages, planned = _record(workdir)["stages"], cost_lib.planned(workdir)
+    found = [
         _entry(workdir, stage, running, **row) for stage, rows in stages.items() for row in rows
     ]
+    return [dataclasses.replace(e, planned=planned.get(e.run)) for e in found]
 
 
 def _entry(
@@ -246,8 +255,8 @@ def _entry(
     stopped = folder / STOPPED_FILE
     begun = rows_path(folder / METRICS_FILE).exists() if running is None else run in running
     if stopped.exists():  # also if it came to its end before the others reached the rung
-        verdict = files.read_json(stopped)
-        state, message, stopped_at = "stopped", str(verdict["message"]), int(verdict["step"])
+        state = "stopped"
+        stopped_at, message = _verdict(stopped)
     elif results.exists():
         state, metrics = "done", _metrics(files.read_json(results))
     elif failed.exists():
@@ -255,7 +264,8 @@ def _entry(
     else:
         state = "running" if begun else "pending"
     plain = {k: _tuples(v) for k, v in keys.items()}
-    return Entry(run, stage, state, plain, metrics, test, message, stopped_at)
+    cost = cost_lib.of_run(folder)
+    return Entry(run, stage, state, plain, metrics, test, message, stopped_at, cost)
 
 
 def _metrics(results: Mapping[str, Any]) -> dict[str, float]:
@@ -280,10 +290,22 @@ def stop(workdir: Path, run: str, step: int, message: str) -> None:
     storage.write(workdir / run / STOPPED_FILE, text)
 
 
+def _verdict(file: Path) -> tuple[int, str]:
+    """Returns the step and the reason of a stop.
+
+    Raises:
+      BadInput: the file is damaged.
+    """
+    verdict = files.read_json(file)
+    if type(verdict.get("step")) is not int or not isinstance(verdict.get("message"), str):
+        raise BadInput(f"{file} is not that of a rung; remove it and run the sweep again.")
+    return verdict["step"], verdict["message"]
+
+
 def lift_stop(workdir: Path, run: str, step: int) -> None:
     """Takes back that a run was stopped at a step: with other runs beside it, it goes on."""
     file = workdir / run / STOPPED_FILE
-    if file.exists() and files.read_json(file)["step"] == step:
+    if file.exists() and _verdict(file)[0] == step:
         storage.remove(file)
 
 
@@ -291,15 +313,21 @@ def write_csv(workdir: Path, runs: Sequence[Entry]) -> None:
     """Replaces sweep.csv."""
     keys, metrics = (_union(rows) for rows in ([e.keys for e in runs], [e.metrics for e in runs]))
     marked = ["looked_at_test"] if any(e.looked_at_test for e in runs) else []
-    halved = ["stopped_at"] if any(e.stopped_at is not None for e in runs) else []
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["run", "state", *halved, *keys, *metrics, *marked])
-    for entry in runs:
+    more = {
+        "stopped_at": [e.stopped_at for e in runs],
+        "secs": [e.cost and round(e.cost.secs, 1) for e in runs],
+        "chip_hours": [e.cost and float(f"{e.cost.chip_hours:.4g}") for e in runs],
+        "planned_chip_hours": [e.planned and float(f"{e.planned:.4g}") for e in runs],
+    }
+    more = {name: column for name, column in more.items() if set(column) != {None}}
+    writer.writerow(["run", "state", *keys, *metrics, *marked, *more])
+    for i, entry in enumerate(runs):
         values = [entry.keys.get(k, "") for k in keys] + [entry.metrics.get(m, "") for m in metrics]
         mark = [str(entry.looked_at_test).lower()] if marked else []
-        step = ["" if entry.stopped_at is None else entry.stopped_at] if halved else []
-        writer.writerow([entry.run, entry.state, *step, *values, *mark])
+        last = ["" if column[i] is None else column[i] for column in more.values()]
+        writer.writerow([entry.run, entry.state, *values, *mark, *last])
     storage.write(workdir / CSV_FILE, file.getvalue())
 
 
@@ -349,7 +377,22 @@ def report(workdir: Path, runs: Sequence[Entry]) -> str:
     failed = [f"{entry.run}: {entry.message}" for entry in runs if entry.state == "failed"]
     listed = ["", f"{len(stopped)} stopped early:", *stopped] if stopped else []
     listed += ["", f"{len(failed)} failed:", *failed] if failed else []
-    return "\n".join(["", table(runs), *listed, "", f"results     {workdir / CSV_FILE}"])
+    cost = total_cost(runs)
+    last = [f"cost        {cost}"] if cost else []
+    last += [f"results     {workdir / CSV_FILE}"]
+    last += [f"page        {workdir / PAGE_FILE}"] if (workdir / PAGE_FILE).exists() else []
+    return "\n".join(["", table(runs), *listed, "", *last])
+
+
+def total_cost(runs: Sequence[Entry]) -> str:
+    """Returns the cost of all runs in words; "" if none has begun."""
+    costs = [entry.cost for entry in runs if entry.cost]
+    planned = [entry.planned for entry in runs if entry.planned is not None]
+    if not costs:
+        return ""
+    text = f"{sum(c.chip_hours for c in costs):.3g} chip-hours of {len(costs)} runs"
+    more = f"; planned were {sum(planned):.3g} for {len(planned)} runs" if planned else ""
+    return text + more
 
 
 def _shown(rows: Iterable[Mapping[str, float]]) -> list[str]:

@@ -26,6 +26,7 @@ from vit_jax.experiments.sweeps import places as places_lib
 from vit_jax.experiments.sweeps import stage as stage_lib
 from vit_jax.experiments.sweeps.folder import Entry
 from vit_jax.experiments.sweeps.halving import Halving
+from vit_jax.experiments.sweeps.page import Page
 from vit_jax.experiments.sweeps.places import Places
 from vit_jax.experiments.sweeps.points import Point, Problems, Sweep
 from vit_jax.experiments.sweeps.stage import Command, Stage, Stops, beside
@@ -79,6 +80,7 @@ def run(
     steps = {name: rungs.steps(sweep.rules.get(name), ready[name]) for name in ready}
     with _locked(workdir) as lock, stage_lib.stops(stop_file) as stops:
         stop_file.remove_old()
+        page = Page(workdir)
         for name in wanted:
             if name not in ready:
                 ready[name] = _settled(sweep, name, workdir)
@@ -91,11 +93,14 @@ def run(
                 places=_places(ready[name], workdir, parallel),
                 command=command,
                 lock=lock,
-                saved=functools.partial(_saved, workdir),
+                saved=functools.partial(_saved, workdir, page),
             )
             if _rounds(start, sweep.rules.get(name), ready[name], steps[name], workdir, stops):
                 break
-    return sweep_folder.entries(workdir, running=())
+        entries = sweep_folder.entries(workdir, running=())
+        sweep_folder.write_csv(workdir, entries)  # a rung may have stopped the last runs
+        page.write(entries, goes_on=False)
+    return entries
 
 
 def _rounds(
@@ -146,10 +151,11 @@ def _places(points: Sequence[Point], workdir: Path, parallel: int) -> Places:
     return places
 
 
-def _saved(workdir: Path, running: set[str], event: bool) -> None:
-    """Brings sweep.csv up to date after a start or an end."""
+def _saved(workdir: Path, page: Page, running: set[str], event: bool) -> None:
+    """Brings sweep.csv up to date after a start or an end, and the page if it is due."""
     if event:
         sweep_folder.write_csv(workdir, sweep_folder.entries(workdir, running))
+    page.refresh(running)
 
 
 def _settled(sweep: Sweep, stage: str, workdir: Path) -> list[Point]:

@@ -221,6 +221,12 @@ def test_a_point_that_is_added_is_ranked_with_the_others(run):
     assert stopped(found) == {3: 50, 1: 25, 6: None, 2: 25}
 
 
+def test_another_rule_or_none_takes_a_stop_back(run):
+    assert stopped(run()) == EXPECTED
+    assert stopped(run(rule=RULE | {"rungs": (50,)})) == {3: 50, 1: 50, 5: None, 2: 50, 4: None}
+    assert stopped(run(rule=None)) == dict.fromkeys(EXPECTED)
+
+
 def test_a_failed_run_decides_nothing_until_it_reaches_the_rung(run):
     found = run(script="[ ${PWD##*=} != 2 ] || exit 1\n" + TRAIN)
     assert [entry.state for entry in found] == ["pending"] * 3 + ["failed", "pending"]

@@ -6,6 +6,7 @@
 import json
 import logging
 
+import jax
 import pytest
 
 from vit_jax.config import load as config_lib
@@ -205,6 +206,34 @@ def test_without_an_accelerator_the_machine_is_a_cpu(tmp_path):
     assert (found.platform, found.devices) == ("cpu", 0)
     assert found.cores >= 1
     assert found.host_bytes > 0
+
+
+@pytest.mark.parametrize("platform, hosts", [("tpu", 2), ("gpu", 1)])
+def test_an_accelerator_is_asked_about_in_another_process(tmp_path, monkeypatch, platform, hosts):
+    class Told:
+        def __init__(self, make, died):
+            self.make = make
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def ask(self, question):
+            return self.make()(question) | {"platform": platform}
+
+    monkeypatch.setattr(places, "Child", Told)
+    monkeypatch.setattr(places.detect, "present_accelerators", lambda root: [platform])
+    monkeypatch.setenv("TPU_WORKER_HOSTNAMES", "a,b")
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "")
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    found = places.here("auto", str(tmp_path))
+    assert (found.platform, found.kind, found.hosts) == (platform, "cpu", hosts)
+    assert found.devices == len(jax.local_devices())
+    assert places.here("cpu", str(tmp_path)).platform == "cpu"
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    assert places.here("auto", str(tmp_path)).platform == "cpu"
 
 
 def test_a_fixed_number_of_places_are_different():

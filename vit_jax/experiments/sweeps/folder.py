@@ -18,6 +18,7 @@ import csv
 import dataclasses
 import io
 import json
+import math
 import os
 import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -302,10 +303,10 @@ def _verdict(file: Path) -> tuple[int, str]:
     return verdict["step"], verdict["message"]
 
 
-def lift_stop(workdir: Path, run: str, step: int) -> None:
-    """Takes back that a run was stopped at a step: with other runs beside it, it goes on."""
+def lift_stop(workdir: Path, run: str, last: float = math.inf) -> None:
+    """Takes back that a run was stopped, up to a step; other runs or another rule let it go on."""
     file = workdir / run / STOPPED_FILE
-    if file.exists() and _verdict(file)[0] == step:
+    if file.exists() and _verdict(file)[0] <= last:
         storage.remove(file)
 
 

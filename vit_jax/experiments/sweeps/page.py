@@ -19,6 +19,7 @@ from vit_jax import console
 from vit_jax.config import timeline
 from vit_jax.errors import BadInput, RunFailed
 from vit_jax.experiments.sweeps import folder as sweep_folder
+from vit_jax.experiments.sweeps import rungs
 from vit_jax.experiments.sweeps.folder import Entry
 from vit_jax.reports import summary
 from vit_jax.reports.run import history
@@ -153,10 +154,10 @@ def _progress(run: History | None) -> str:
 
 def _total_steps(run: History) -> int:
     """Returns the steps of the whole run; 0 if the number of its examples is not known."""
-    examples = run.origin.examples.partition(" ")[0]
-    if not examples.isdecimal():
+    examples = rungs.recorded_examples(run.origin)
+    if not examples:
         return 0
-    return timeline.in_steps(run.config, int(examples), run.config.length, key="length", total=0)
+    return timeline.in_steps(run.config, examples, run.config.length, key="length", total=0)
 
 
 def _time_left(entries: Sequence[Entry], histories: dict[str, History]) -> str:

@@ -300,14 +300,16 @@ def here(platform: str, root: str = "/") -> Machine:
     present = detect.present_accelerators(root)
     chosen = os.environ.get("JAX_PLATFORMS", "").lower()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    host = {"cores": cores or 1, "host_bytes": host_memory.available_bytes()}
+    alone = Machine("cpu", cores or 1, host_memory.available_bytes())
     if platform == "cpu" or chosen.startswith("cpu") or not present:
-        return Machine("cpu", **host)
+        return alone
     hosts = len(os.environ.get("TPU_WORKER_HOSTNAMES", "").split(","))
     died = "jax cannot use the accelerator of this machine; vit_jax doctor says why."
     with Child(_asked, died=died) as child:
         found = child.ask(None)
-    return Machine(**found, hosts=hosts if found["platform"] == "tpu" else 1, **host)
+    if found["platform"] != "tpu":
+        hosts = 1
+    return dataclasses.replace(alone, **found, hosts=hosts)
 
 
 def _asked() -> Callable[[Any], dict[str, Any]]:

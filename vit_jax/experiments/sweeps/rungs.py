@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from vit_jax.build import run as build
-from vit_jax.config import sections, timeline
+from vit_jax.config import provenance, sections, timeline
 from vit_jax.errors import BadInput, together
 from vit_jax.experiments.sweeps import folder as sweep_folder
 from vit_jax.experiments.sweeps.halving import Halving
@@ -24,8 +24,12 @@ from vit_jax.storage import jsonl
 log = logging.getLogger("vit_jax")
 
 
-def steps(rule: Halving | None, points: Sequence[Point]) -> dict[str, tuple[int, ...]]:
+def steps(
+    rule: Halving | None, points: Sequence[Point], workdir: Path
+) -> dict[str, tuple[int, ...]]:
     """Returns run -> the steps of its rungs; empty without a rule.
+
+    It opens the data of runs that have not begun.
 
     Raises:
       BadInput: runs do not evaluate the metric near the rungs; the message lists all of them.
@@ -35,13 +39,21 @@ def steps(rule: Halving | None, points: Sequence[Point]) -> dict[str, tuple[int,
     found, problems = dict[str, tuple[int, ...]](), list[BadInput]()
     for point in points:
         try:
-            whole = timeline.steps_of(point.config, _examples(point.config.data))
+            examples = recorded_examples(provenance.read(workdir / point.run))
+            examples = examples or _examples(point.config.data)
+            whole = timeline.steps_of(point.config, examples)
             found[point.run] = rule.steps(point.run, whole)
         except BadInput as e:
             problems.append(e)
     if problems:
         raise together(problems)
     return found
+
+
+def recorded_examples(origin: provenance.Origin) -> int:
+    """Returns the number of training examples that a run has recorded; 0 if it has not."""
+    number = origin.examples.partition(" ")[0]
+    return int(number) if number.isdecimal() else 0
 
 
 @functools.cache

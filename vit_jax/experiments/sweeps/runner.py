@@ -77,7 +77,7 @@ def run(
     if not all(sweep_folder.is_over(workdir / p.run) for p in points):
         points += [p for name in wanted if name not in ready for p in _foreseen(sweep, name)]
     _check_data(points, workdir)
-    steps = {name: rungs.steps(sweep.rules.get(name), ready[name]) for name in ready}
+    steps = {name: rungs.steps(sweep.rules.get(name), ready[name], workdir) for name in ready}
     with _locked(workdir) as lock, stage_lib.stops(stop_file) as stops:
         stop_file.remove_old()
         page = Page(workdir)
@@ -85,7 +85,7 @@ def run(
             if name not in ready:
                 ready[name] = _settled(sweep, name, workdir)
                 _check_data(ready[name], workdir)
-                steps[name] = rungs.steps(sweep.rules.get(name), ready[name])
+                steps[name] = rungs.steps(sweep.rules.get(name), ready[name], workdir)
             sweep_folder.write(sweep, name, ready[name], workdir)
             start = functools.partial(
                 Stage,
@@ -95,8 +95,13 @@ def run(
                 lock=lock,
                 saved=functools.partial(_saved, workdir, page),
             )
-            if _rounds(start, sweep.rules.get(name), ready[name], steps[name], workdir, stops):
-                break
+            rule = sweep.rules.get(name)
+            try:
+                if _rounds(start, rule, ready[name], steps[name], workdir, stops):
+                    break
+            except stage_lib.Stopped:
+                page.write(sweep_folder.entries(workdir, running=()), goes_on=False)
+                raise
         entries = sweep_folder.entries(workdir, running=())
         sweep_folder.write_csv(workdir, entries)  # a rung may have stopped the last runs
         page.write(entries, goes_on=False)
@@ -129,6 +134,8 @@ def _rounds(
         if failed:
             return failed
         points = rungs.decide(rule, points, at, workdir)
+    for point in points:
+        sweep_folder.lift_stop(workdir, point.run)
     return start(points).run(stops)
 
 

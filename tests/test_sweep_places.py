@@ -128,7 +128,7 @@ def test_small_runs_share_a_gpu(monkeypatch, gib, runs, gpus, shared):
     found, _ = places.on_devices(configs(runs), many, needing({1: gib, 2: gib}))
     assert len(found) == min(runs, gpus * shared)
     fractions = {float(text) for text in variables(found, places.FRACTION) if text}
-    assert fractions == (set() if shared == 1 else {round(0.95 / shared - 1 / 80, 3)})
+    assert fractions == (set() if shared == 1 else {round(0.95 / shared - 1 / 80, 4)})
     if gpus > 1:
         assert variables(found, "CUDA_VISIBLE_DEVICES") == ["0", "1", "0"][:runs]
 

@@ -21,7 +21,9 @@ import pytest
 
 from vit_jax.build import defaults
 from vit_jax.cli import main
+from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput
+from vit_jax.experiments.sweeps import cost, places
 from vit_jax.experiments.sweeps import points as sweep
 from vit_jax.experiments.sweeps import runner as sweep_runner
 from vit_jax.experiments.sweeps import stage as sweep_stage
@@ -154,6 +156,63 @@ def test_so_many_run_at_a_time(run, parallel):
     """
     run(script.replace("PARALLEL", str(parallel)), parallel=parallel)
     assert max(map(int, (run.dir / "most").read_text().split())) == parallel
+
+
+# A script that writes the number of runs beside it, once it is not alone or has waited.
+BESIDE = """
+touch ../here-$$
+for i in $(seq WAIT); do [ $(ls .. | grep -c here-) -ge 2 ] && break; sleep 0.02; done
+ls .. | grep -c here- > most; env | grep -E 'CUDA_VISIBLE|MEM_FRACTION' | sort > variables
+sleep 0.1; rm ../here-$$
+"""
+
+
+def test_auto_on_a_cpu_is_one_run_until_its_memory_is_known(run, monkeypatch):
+    machine = places.Machine("cpu", cores=2, host_bytes=10 * places.GIB)
+    monkeypatch.setattr(places, "here", lambda platform: machine)
+    monkeypatch.setattr(places, "_LOOK_SECS", 0.0)
+    tell = """echo '{"step": 1, "memory/host_bytes": 2147483648}' >> metrics.jsonl; """
+    wait = BESIDE.replace("WAIT", "$(case $PWD in *seed=1) echo 5;; *) echo 500;; esac)")
+    points = [{"seed": seed} for seed in range(1, 6)]
+    found = run(wait + tell + "finish 0.5", points, parallel=sweep_runner.AUTO)
+    assert states(found) == ["done"] * 5
+    most = [int((run.dir / e.run / "most").read_text()) for e in found]
+    assert most[:3] == [1, 2, 2]  # 10 GiB would hold three; there are two cores
+    assert max(most) == 2
+
+
+def test_auto_gives_each_run_its_gpu_and_a_share(run, monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    machine = places.Machine("gpu", 64, places.GIB, "NVIDIA H100", 2, 80 * places.GIB)
+    monkeypatch.setattr(places, "here", lambda platform: machine)
+    asked = []
+
+    def need(planner, config, accelerator):
+        asked.append(accelerator.name)
+        planner.chip_hours[config_lib.fingerprint(config)] = 0.25 * config.seed
+        return places.Need(30 * places.GIB, True, 0.25)
+
+    monkeypatch.setattr(cost.Planner, "__call__", need)
+    points = [{"seed": seed} for seed in range(1, 5)]
+    found = run(BESIDE.replace("WAIT", "500") + "finish 0.5", points, parallel=sweep_runner.AUTO)
+    assert [entry.planned for entry in found] == [0.25, 0.5, 0.75, 1.0]
+    assert set(asked) == {"h100-1"}
+    seen = [(run.dir / e.run / "variables").read_text().split() for e in found]
+    # The longest starts first; two share a GPU: 0.95 / 2 less 1 GiB of 80.
+    share = "XLA_PYTHON_CLIENT_MEM_FRACTION=0.4625"
+    assert seen == [[f"CUDA_VISIBLE_DEVICES={n}", share] for n in (1, 0, 1, 0)]
+    assert (
+        f"$ CUDA_VISIBLE_DEVICES=1 {share} /bin/sh"
+        in (run.dir / "000-seed=1" / "log.txt").read_text()
+    )
+
+
+def test_runs_that_are_planned_to_take_long_are_first(run):
+    run.dir.mkdir()
+    cost.write_planned(run.dir, {"001-seed=2": 0.5, "002-seed=3": 2.0})
+    run("basename $PWD >> ../order; finish 0.5")
+    order = (run.dir / "order").read_text().split()
+    assert order == ["002-seed=3", "001-seed=2", "000-seed=1"]
 
 
 MISSING = {

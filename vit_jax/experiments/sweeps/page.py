@@ -7,11 +7,12 @@ The page is one file that a browser loads again by itself while the sweep runs. 
 every half minute, or less often if writing takes long. Start from `Page`.
 """
 
+import contextlib
 import logging
 import statistics
 import time
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,16 @@ class Page:
             took = time.monotonic() - began
             self._due = began + max(EVERY_SECS, _LEAST_PAUSE * took)
 
+    @contextlib.contextmanager
+    def ending(self) -> Iterator[None]:
+        """Writes the results and a page that is not loaded again, however the block ends."""
+        try:
+            yield
+        finally:
+            entries = sweep_folder.entries(self._workdir, running=())
+            sweep_folder.write_csv(self._workdir, entries)
+            self.write(entries, goes_on=False)
+
     def write(self, entries: Sequence[Entry], *, goes_on: bool) -> None:
         """Writes the page; a disk that is full or damaged files of a run only log a warning.
 
@@ -77,7 +88,7 @@ class Page:
                 found[entry.run] = history.read(self._workdir / entry.run, entry.run)
             except BadInput:  # it has no metrics yet
                 continue
-            if entry.state in ("done", "stopped"):
+            if entry.state == "done":
                 self._ended[entry.run] = found[entry.run]
         return found
 
@@ -91,13 +102,17 @@ def page(name: str, entries: Sequence[Entry], histories: dict[str, History], goe
       histories: run -> history, for those that have one.
       goes_on: True lets browsers load the page again.
     """
-    from vit_jax.reports import pages  # only a page needs matplotlib and jinja2
-    from vit_jax.reports.run import comparison, curves
+    from vit_jax.reports import pages  # only a page needs jinja2
 
+    sentence, drawn = "", []
+    if histories:
+        from vit_jax.reports.run import comparison, curves  # only curves need matplotlib
+
+        chosen, sentence = comparison.chosen(list(histories.values()))
+        drawn = curves.comparison_charts(chosen)
     counts = Counter(entry.state for entry in entries)
     over = counts["done"] + counts["stopped"]
     listed = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state])
-    drawn, sentence = comparison.chosen(list(histories.values()))
     return pages.render(
         "sweep.html",
         f"Sweep {name}",
@@ -112,7 +127,7 @@ def page(name: str, entries: Sequence[Entry], histories: dict[str, History], goe
         runs=_table(entries, histories),
         reasons=[(e.run, e.message) for e in entries if e.message],
         chosen=sentence,
-        curves=curves.comparison_charts(drawn),
+        curves=drawn,
     )
 
 

@@ -199,7 +199,7 @@ def on_devices(
         return [Place(0)], f"it takes all of {machine.devices} x {machine.kind}; {why}"
     environment = _on_gpus if machine.platform == "gpu" else _on_chips
     shared = -(-count // groups)
-    more = {FRACTION: f"{_share(shared, peak, machine):.3f}"} if shared > 1 else {}
+    more = {FRACTION: f"{_share(shared, peak, machine):.4f}"} if shared > 1 else {}
     places = []
     for number in range(count):
         first = number % groups * size

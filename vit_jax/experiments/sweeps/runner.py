@@ -95,17 +95,12 @@ def run(
                 lock=lock,
                 saved=functools.partial(_saved, workdir, page),
             )
-            rule = sweep.rules.get(name)
-            try:
-                if _rounds(start, rule, ready[name], steps[name], workdir, stops):
-                    break
-            except stage_lib.Stopped:
-                page.write(sweep_folder.entries(workdir, running=()), goes_on=False)
-                raise
-        entries = sweep_folder.entries(workdir, running=())
-        sweep_folder.write_csv(workdir, entries)  # a rung may have stopped the last runs
-        page.write(entries, goes_on=False)
-    return entries
+            with page.ending():
+                rule = sweep.rules.get(name)
+                failed = _rounds(start, rule, ready[name], steps[name], workdir, stops)
+            if failed:
+                break
+    return sweep_folder.entries(workdir, running=())
 
 
 def _rounds(
@@ -130,31 +125,43 @@ def _rounds(
         ) -> bool:
             return rungs.measured(folder, metric, folders[folder]) is not None
 
-        failed = start(points, reached=reached).run(stops)
+        failed = start(_longest_first(points, workdir), reached=reached).run(stops)
         if failed:
             return failed
         points = rungs.decide(rule, points, at, workdir)
     for point in points:
         sweep_folder.lift_stop(workdir, point.run)
-    return start(points).run(stops)
+    return start(_longest_first(points, workdir)).run(stops)
+
+
+def _longest_first(points: Sequence[Point], workdir: Path) -> list[Point]:
+    """Orders runs by their planned chip-hours, so that no long run is left for the end.
+
+    Runs that were not planned stay in their order.
+    """
+    hours = cost.planned(workdir)
+    return sorted(points, key=lambda point: -hours.get(point.run, 0.0))
 
 
 def _places(points: Sequence[Point], workdir: Path, parallel: int) -> Places:
-    """Returns the places of a fixed number of runs, or those that this machine carries."""
-    left = [p for p in points if not sweep_folder.is_over(workdir / p.run)]
-    if parallel != AUTO or not left:
+    """Returns the places of a fixed number of runs, or those that this machine carries.
+
+    Runs that are over count too, so that the others find the same places after a stop.
+    """
+    if parallel != AUTO or all(sweep_folder.is_over(workdir / p.run) for p in points):
         return places_lib.Fixed(parallel or 1)
-    platforms = {point.config.platform for point in left}
+    platforms = {point.config.platform for point in points}
     if len(platforms) > 1:
         log.info("--parallel=auto: 1 run at a time; the runs name different platforms")
         return places_lib.Fixed(1)
-    planner = cost.Planner()
-    machine = places_lib.here(*platforms)
-    folders = [workdir / point.run for point in points]
-    places = places_lib.auto([point.config for point in left], folders, machine, planner)
-    hours = {p.run: planner.chip_hours.get(config_lib.fingerprint(p.config)) for p in left}
-    if planner.chip_hours:
-        cost.write_planned(workdir, {run: n for run, n in hours.items() if n is not None})
+    planner, machine = cost.Planner(), places_lib.here(*platforms)
+    configs = {point.run: point.config for point in points}
+    folders = [workdir / run for run in configs]
+    places = places_lib.auto(list(configs.values()), folders, machine, planner)
+    prints = {run: config_lib.fingerprint(config) for run, config in configs.items()}
+    hours = {run: planner.chip_hours[p] for run, p in prints.items() if p in planner.chip_hours}
+    if hours:
+        cost.write_planned(workdir, hours)
     return places
 
 

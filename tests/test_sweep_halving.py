@@ -128,11 +128,12 @@ def test_a_recipe_holds_the_rule(tmp_path):
 # ---------------------------------------------------------------- sweeps
 
 # A script trains 100 steps, 25 at a time, with the seed as its accuracy, and saves on SIGTERM, for
-# which it waits at both rungs.
+# which it waits at both rungs. Where a file `quick` is, it neither waits nor hears.
 TRAIN = """
 seed=${PWD##*seed=}; seed=${seed%%_*}
 at=$(cat step 2>/dev/null || echo 0)
 trap 'echo $at > step; echo $at >> ends; exit 42' TERM
+[ ! -e ../quick ] || trap '' TERM
 while [ $at -lt 100 ]; do
     at=$((at + 25)); echo $at >> trained
     echo '{"step": '$at', "val/top1": 0.'$seed'}' >> metrics.jsonl
@@ -148,6 +149,7 @@ def run(tmp_path, monkeypatch):
     """Runs a sweep of `TRAIN` whose only stage, or `select`, has the rule."""
     for name in ("POLL_SECS", "LOOK_SECS"):
         monkeypatch.setattr(sweep_stage, name, 0.01)
+    monkeypatch.setattr(sweep_runner.Page, "write", lambda *_, **__: None)  # it draws curves
     overrides = ("--config.length=100 steps", "--config.evals.val.every=25 steps")
     names = itertools.count()
 
@@ -171,7 +173,7 @@ def stopped(entries):
 EXPECTED = {3: 25, 1: 25, 5: None, 2: 25, 4: 50}  # by hand: of five two go on, then one
 
 
-@pytest.mark.parametrize("parallel", [1, 3])
+@pytest.mark.parametrize("parallel", [pytest.param(1, marks=pytest.mark.integration), 3])
 def test_weaker_runs_stop_at_their_rung(run, parallel, capsys):
     found = run(parallel=parallel)
     assert stopped(found) == EXPECTED
@@ -198,6 +200,7 @@ def test_a_run_that_ends_before_the_others_reach_the_rung_is_stopped_all_the_sam
     assert [entry.metrics for entry in found if entry.state == "stopped"] == [{}] * 4
 
 
+@pytest.mark.integration
 def test_a_finished_sweep_starts_nothing_again(run):
     first = run()
     before = {e.run: starts(run.dir / e.run) for e in first}
@@ -216,24 +219,28 @@ def test_a_sweep_that_is_stopped_between_ends_with_the_same_runs(run):
     assert (run.dir / "002-seed=5" / "trained").read_text().split() == ["25", "50", "75", "100"]
 
 
+@pytest.mark.integration
 def test_a_point_that_is_added_is_ranked_with_the_others(run):
     run(FIVE[:2])
     found = run([*FIVE[:2], {"seed": 6}, {"seed": 2}])
     assert stopped(found) == {3: 50, 1: 25, 6: None, 2: 25}
 
 
+@pytest.mark.integration
 def test_another_rule_or_none_takes_a_stop_back(run):
     assert stopped(run()) == EXPECTED
     assert stopped(run(rule=RULE | {"rungs": (50,)})) == {3: 50, 1: 50, 5: None, 2: 50, 4: None}
     assert stopped(run(rule=None)) == dict.fromkeys(EXPECTED)
 
 
+@pytest.mark.integration
 def test_a_failed_run_decides_nothing_until_it_reaches_the_rung(run):
     found = run(script="[ ${PWD##*=} != 2 ] || exit 1\n" + TRAIN)
     assert [entry.state for entry in found] == ["pending"] * 3 + ["failed", "pending"]
     assert stopped(run()) == EXPECTED
 
 
+@pytest.mark.integration
 def test_the_next_stage_is_made_of_runs_that_are_done(run):
     seen = []
 
@@ -241,7 +248,7 @@ def test_the_next_stage_is_made_of_runs_that_are_done(run):
         seen.append([row["seed"] for row in rows])
         return [{"seed": 9, "schedule.lr": 0.5}]
 
-    found = run(then=final)
+    found = run(script="case $PWD in */final/*) touch ../quick;; esac\n" + TRAIN, then=final)
     assert seen[-1] == [5]
     assert found[-1].state == "done"
 
@@ -250,6 +257,8 @@ def test_what_the_runs_do_not_measure_is_said(run):
     with pytest.raises(BadInput, match=r"the rungs .* evaluated\s+every 0 steps"):
         run(rule=RULE | {"metric": "few/5shot"})
     assert not run.dir.exists()
+    run.dir.mkdir()
+    (run.dir / "quick").touch()
     with pytest.raises(BadInput, match=r"has no val/best at step 25"):
         run(rule=RULE | {"metric": "val/best"})
 

@@ -540,8 +540,8 @@ short = get_config
 
 def get_config():
     config = short()
-    config.length = "600 steps"
-    config.evals.val.every = "10 percent"
+    config.length = "240 steps"
+    config.evals.val.every = "25 percent"
     config.report.every = "20 steps"
     return config
 
@@ -558,7 +558,7 @@ HALVED = (
     LONGER
     + """
 def sweep():
-    return {"": {"points": RATES, "halving": {"metric": "val/loss", "eta": 2, "rungs": (20,)}}}
+    return {"": {"points": RATES, "halving": {"metric": "val/loss", "eta": 2, "rungs": (25,)}}}
 """
 )
 
@@ -568,6 +568,7 @@ def test_runs_side_by_side_that_survive_a_rung_are_those_one_after_another(
     tmp_path, monkeypatch, root
 ):
     monkeypatch.setenv("PYTHONPATH", str(root))
+    monkeypatch.setenv("XLA_FLAGS", "")  # one device, and a quick step
     assert real(tmp_path, more=WHOLE, to="whole") == 0
     assert real(tmp_path, "--parallel=auto", more=HALVED, to="halved") == 0
     rows = table(tmp_path / "halved")
@@ -583,10 +584,10 @@ def test_runs_side_by_side_that_survive_a_rung_are_those_one_after_another(
         ]
 
     for row in rows:
-        last = int(row["stopped_at"] or 600)
-        assert last == (120 if row["state"] == "stopped" else 600)
+        last = int(row["stopped_at"] or 240)
+        assert last == (60 if row["state"] == "stopped" else 240)
         assert measured("halved", row["run"], last) == measured("whole", row["run"], last)
     lost = max(row["step"] for row in jsonl.read_rows(
         tmp_path / "halved" / next(r["run"] for r in rows if r["stopped_at"]) / "metrics.jsonl"
     ))  # fmt: skip
-    assert lost < 600
+    assert lost < 240

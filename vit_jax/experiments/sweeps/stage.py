@@ -33,6 +33,7 @@ from vit_jax.storage import files as storage
 MOST_CHARACTERS = 2000  # the longest message
 POLL_SECS = 0.1
 LOOK_SECS = 1.0  # interval of looks at the metrics of runs that end at a rung
+_REMOTE = 30  # times the interval in a bucket, where each row is an object
 Command = Callable[[Path], list[str]]  # workdir of a run -> the command that starts it
 log = logging.getLogger("vit_jax")
 
@@ -195,8 +196,9 @@ class Stage:
         self.saved({one.job.point.run for one in self.active}, event)
 
     def look(self) -> None:
-        """Ends the runs that have reached the rung, and saves; does so once in `LOOK_SECS`."""
-        if time.monotonic() - self.looked < LOOK_SECS:
+        """Ends the runs that have reached the rung, and saves; does so now and then."""
+        pause = LOOK_SECS * (_REMOTE if storage.is_remote(self.workdir) else 1)
+        if time.monotonic() - self.looked < pause:
             return
         for one in self.active:
             if self.reached and not one.paused and self.reached(one.job.folder):

@@ -575,18 +575,20 @@ def test_runs_side_by_side_that_survive_a_rung_are_those_one_after_another(
     assert sorted(row["state"] for row in rows) == ["done", "stopped"]
 
     def measured(to, run, most):
+        """The evaluations up to a step; a row of training covers the steps since a start."""
         found = jsonl.read_rows(tmp_path / to / run / "metrics.jsonl")
-        timed = ("perf/", "memory/")
         return [
-            {key: value for key, value in row.items() if not key.startswith(timed)}
+            (row["step"], {key: row[key] for key in row if key.startswith(("val/", "test/"))})
             for row in found
-            if row["step"] <= most
+            if row["step"] <= most and "perf/eval_secs" in row
         ]
 
     for row in rows:
         last = int(row["stopped_at"] or 240)
         assert last == (60 if row["state"] == "stopped" else 240)
-        assert measured("halved", row["run"], last) == measured("whole", row["run"], last)
+        halved = measured("halved", row["run"], last)
+        assert len(halved) == last // 60
+        assert halved == measured("whole", row["run"], last)
     lost = max(row["step"] for row in jsonl.read_rows(
         tmp_path / "halved" / next(r["run"] for r in rows if r["stopped_at"]) / "metrics.jsonl"
     ))  # fmt: skip

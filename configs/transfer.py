@@ -18,6 +18,8 @@
     lr          a rate of Table 4: 0.003, 0.01, 0.03, 0.06 for imagenet; 0.001, 0.003, 0.01, 0.03
                 for cifar10, cifar100, pets and flowers; 0.01 for VTAB
     rates       for a sweep: the rates of Table 4 to try, joined by +, e.g. 0.01+0.03
+    halving     true, for a sweep: stop the weaker half of the rates after 20 % of the steps, and
+                again after 50 % (docs/sweeps.md). The paper trains all of them to the end
     stage       select: test is not read; final: trained on all of train, test read at the end
     recipe      paper | hyperrule (BiT-HyperRule, below)
     preprocess  released | paper | big_vision; default: big_vision for weights of AugReg, paper for
@@ -123,6 +125,7 @@ USUAL_RATES = {
 }
 DROPOUT = 0.1
 STAGES = ("", "select", "final")
+HALVING = {"metric": "val/top1", "eta": 2, "rungs": (20, 50), "within": (":dataset",)}
 SEEDS = (0, 1, 2)
 VTAB_CHOICES = [
     {"schedule.lr": lr, "length": f"{steps} steps"}
@@ -135,7 +138,7 @@ def _arguments(arg: str | None) -> Any:
     args = parse_args(
         arg, model="B/16", dataset="cifar10", init="", upstream="", lr=0.0, stage="",
         recipe="paper", preprocess="", dropout=-1.0, size=0, polyak=False, select=False,
-        standin=False, rates="", also="", hyperrule="paper", examples=0, side=0,
+        standin=False, rates="", halving=False, also="", hyperrule="paper", examples=0, side=0,
     )  # fmt: skip
     args.variant = _variant(args) if args.model == "auto" else args.model
     return args
@@ -189,6 +192,8 @@ def get_config(arg=None):
         raise BadInput("select=true works only in `vit_jax sweep` with dataset=vtab; leave it out.")
     if args.rates and not args.stage:
         raise BadInput(f"rates={args.rates} works only in `vit_jax sweep`; for one run give lr=.")
+    if args.halving and not args.stage:
+        raise BadInput("halving=true works only in `vit_jax sweep`, where rates are compared.")
 
     config = base.get_config()
     config.init = args.init
@@ -382,7 +387,14 @@ def sweep(arg=None):
     select = [
         {**named[name], **choice, ":stage": "select"} for name in names for choice in choices[name]
     ]
-    return {"select": select, "final": final} if select else {"final": final([])}
+    if args.halving and (not select or args.select):
+        raise BadInput(
+            "halving=true stops rates of Table 4 early; leave it out where none are compared (lr, "
+            "recipe=hyperrule), and where the tasks of VTAB choose together."
+        )
+    rule = HALVING if args.halving else None
+    stage: Any = {"points": select, "halving": rule} if rule else select
+    return {"select": stage, "final": final} if select else {"final": final([])}
 
 
 def _all_of_vtab() -> list[str]:
@@ -427,8 +439,9 @@ def _best(
     def reached(choice: dict[str, Any]) -> float:
         same = [row for row in rows if all(row.get(k) == v for k, v in choice.items())]
         of_vtab = dataset.startswith("vtab/")
-        return statistics.fmean(
+        values = [
             row["val/top1"] for row in same if of_vtab or row.get(":dataset", dataset) == dataset
-        )
+        ]
+        return statistics.fmean(values) if values else -1.0  # stopped early
 
     return max(choices, key=reached) if choices else {}

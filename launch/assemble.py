@@ -95,7 +95,7 @@ def assemble(
     overrides = tuple(arguments.overrides(args, overrides))
     accelerator = topology.find(args.accelerator) if args.accelerator else None
     if args.sweep:
-        configs, runs, stage = _points(args, overrides, workdir, name)
+        configs, runs, stage = _points(args, overrides, workdir, name, engine)
     else:
         configs, stage = (config_lib.load(args.config, overrides),), None
         runs = (_run(name, workdir, configs[0], overrides),)
@@ -118,7 +118,7 @@ def _run(
 
 
 def _points(
-    args: argparse.Namespace, overrides: Sequence[str], workdir: str, name: str
+    args: argparse.Namespace, overrides: Sequence[str], workdir: str, name: str, engine: str
 ) -> tuple[
     tuple[sections.Config, ...], tuple[Run, ...], tuple[sweep_lib.Sweep, str, list[sweep_lib.Point]]
 ]:
@@ -130,6 +130,12 @@ def _points(
     if args.stage:
         sweep_lib.check_stage(sweep, args.stage)
     stage = args.stage or next(iter(sweep.stages))
+    if stage in sweep.rules and engine != "local":
+        raise BadInput(
+            f"the stage {stage!r} stops runs early by successive halving, which needs all its runs "
+            f"on one machine; {engine} starts each by itself. Use the engine local there, or "
+            "`vit_jax sweep`."
+        )
     before, rows = sweep.before(stage), []
     try:
         home = storage.workdir(workdir)
@@ -137,7 +143,7 @@ def _points(
             rows = [e.row(home) for e in sweep_runner.finished(sweep, before, home)]
         points = left = sweep_folder.settled(sweep.points(stage, rows), home)
         if args.verb in ("render", "submit"):
-            left = [p for p in points if not sweep_folder.is_done(home / p.run)]
+            left = [p for p in points if not sweep_folder.is_over(home / p.run)]
     except PeerLost as e:
         if args.verb == "submit" or before is not None:
             raise

@@ -28,7 +28,11 @@ from configs import quickstart
 def get_config(arg=None):
     return quickstart.get_config()
 def sweep(arg=None):
-    return {"select": [{"seed": s} for s in (1, 2, 3)], "final": lambda rows: [{"seed": 4}]}
+    rule = {"metric": "val/top1", "eta": 2, "rungs": (50,)}
+    select = [{"seed": s} for s in (1, 2, 3)]
+    if arg == "halved":
+        select = {"points": select, "halving": rule}
+    return {"select": select, "final": lambda rows: [{"seed": 4}]}
 """
 
 
@@ -169,6 +173,8 @@ def test_odd_arguments_arrive(launch, tmp_path):
         (["slurm", "render", *SLURM, "--parallel=0"], "--parallel=0"),
         (["slurm", "render", *SLURM, "--sweep", "--stage=slect"], "'slect'.*'select'"),
         (["slurm", "render", *SLURM, "--sweep", "--stage=final"], "not finished: select/000"),
+        (["slurm", "render", "--config=recipe.py:halved", "--workdir=run", "--sweep"],
+         "'select' stops runs early.*slurm starts each by itself"),
     ],
 )  # fmt: skip
 def test_bad_input_ends_with_code_2_and_leaves_nothing(launch, tmp_path, argv, message):

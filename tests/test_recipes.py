@@ -503,6 +503,36 @@ def test_sweep_of_some_rates_chooses_among_these():
     assert [(p.config.schedule.lr, p.config.seed) for p in final] == [(0.03, s) for s in range(3)]
 
 
+def test_halving_stops_rates_only_where_it_is_asked_for():
+    plain, halved = (
+        sweep.read(f"{TRANSFER}dataset=pets+flowers{h}") for h in ("", ",halving=true")
+    )
+    assert plain.rules == {}
+    rule = halved.rules["select"]
+    assert (rule.metric, rule.eta, rule.rungs) == ("val/top1", 2, (20, 50))
+    before, after = (whole.points("select") for whole in (plain, halved))
+    assert [p.config for p in before] == [p.config for p in after]
+    verdicts = rule.best({p.run: p.keys for p in after}, {p.run: 0.5 for p in after})
+    assert {kept for _, kept, _ in verdicts.values()} == {2}  # of four, for each dataset
+    rows = [
+        {"run": p.run, **p.keys, "val/top1": 0.5} for p in after if p.config.schedule.lr == 0.01
+    ]
+    assert {p.config.schedule.lr for p in halved.points("final", rows)} == {0.01}
+
+
+@pytest.mark.parametrize(
+    "args", ["dataset=pets,lr=0.01", "dataset=vtab", "dataset=vtab,select=true"]
+)
+def test_halving_needs_rates_to_compare(args):
+    with pytest.raises(BadInput, match="halving=true stops rates"):
+        transfer_recipe.sweep(f"{args},halving=true")
+
+
+def test_halving_is_for_a_sweep():
+    with pytest.raises(BadInput, match="halving=true works only in `vit_jax sweep`"):
+        config_lib.load(f"{TRANSFER}dataset=pets,halving=true")
+
+
 def test_equal_rates_give_the_smaller_one():
     whole = sweep.read(f"{TRANSFER}dataset=pets")
     rows = [{"run": p.run, **p.keys, "val/top1": 0.5} for p in whole.points("select")]

@@ -284,7 +284,7 @@ def test_recipes_of_the_page_are_sweeps(recipe, root):
     blocks = re.findall(r"```py\n(.*?)```", (root / "docs" / "sweeps.md").read_text(), re.DOTALL)
     sizes = [[len(made.points(s, [{"schedule.lr": 1.0, "val/top1": 0}])) for s in made.stages]
              for made in map(sweep.read, map(recipe, blocks))]  # fmt: skip
-    assert sizes == [[6], [3, 3]]
+    assert sizes == [[6], [3, 3], [9, 3]]
 
 
 # ---------------------------------------------------------------- the command
@@ -295,6 +295,7 @@ def test_recipes_of_the_page_are_sweeps(recipe, root):
     [
         (["--config={staged}", "--stage=finall"], "unknown stage .* 'finall'.*'final'"),
         (["--config={staged}", "--parallel=0"], "--parallel=0"),
+        (["--config={staged}", "--parallel=many"], "--parallel=many; give .* or auto"),
         (["--config={staged}", "--config.sed=1"], "unknown config key 'sed'"),
         (["--config=none.py"], "no file none.py"),
         ([], "--config is missing"),

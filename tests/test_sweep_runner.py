@@ -21,10 +21,13 @@ import pytest
 
 from vit_jax.build import defaults
 from vit_jax.cli import main
+from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput
+from vit_jax.experiments.sweeps import cost, places
 from vit_jax.experiments.sweeps import points as sweep
 from vit_jax.experiments.sweeps import runner as sweep_runner
-from vit_jax.experiments.sweeps.runner import Stopped
+from vit_jax.experiments.sweeps import stage as sweep_stage
+from vit_jax.experiments.sweeps.stage import Stopped
 from vit_jax.storage import jsonl
 
 # A script has its workdir in $1, and `finish VALUE`, which writes results.json.
@@ -40,7 +43,7 @@ SEEDS = [{"seed": 1}, {"seed": 2}, {"seed": 3}]
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """Runs a sweep whose runs are a shell script; returns its entries."""
-    monkeypatch.setattr(sweep_runner, "POLL_SECS", 0.01)
+    monkeypatch.setattr(sweep_stage, "POLL_SECS", 0.01)
 
     def started(script, stages=SEEDS, *overrides, **given):
         file = tmp_path / f"{abs(hash(script))}.sh"
@@ -153,6 +156,63 @@ def test_so_many_run_at_a_time(run, parallel):
     """
     run(script.replace("PARALLEL", str(parallel)), parallel=parallel)
     assert max(map(int, (run.dir / "most").read_text().split())) == parallel
+
+
+# A script that writes the number of runs beside it, once it is not alone or has waited.
+BESIDE = """
+touch ../here-$$
+for i in $(seq WAIT); do [ $(ls .. | grep -c here-) -ge 2 ] && break; sleep 0.02; done
+ls .. | grep -c here- > most; env | grep -E 'CUDA_VISIBLE|MEM_FRACTION' | sort > variables
+sleep 0.1; rm ../here-$$
+"""
+
+
+def test_auto_on_a_cpu_is_one_run_until_its_memory_is_known(run, monkeypatch):
+    machine = places.Machine("cpu", cores=2, host_bytes=10 * places.GIB)
+    monkeypatch.setattr(places, "here", lambda platform: machine)
+    monkeypatch.setattr(places, "_LOOK_SECS", 0.0)
+    tell = """echo '{"step": 1, "memory/host_bytes": 2147483648}' >> metrics.jsonl; """
+    wait = BESIDE.replace("WAIT", "$(case $PWD in *seed=1) echo 5;; *) echo 500;; esac)")
+    points = [{"seed": seed} for seed in range(1, 6)]
+    found = run(wait + tell + "finish 0.5", points, parallel=sweep_runner.AUTO)
+    assert states(found) == ["done"] * 5
+    most = [int((run.dir / e.run / "most").read_text()) for e in found]
+    assert most[:3] == [1, 2, 2]  # 10 GiB would hold three; there are two cores
+    assert max(most) == 2
+
+
+def test_auto_gives_each_run_its_gpu_and_a_share(run, monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    machine = places.Machine("gpu", 64, places.GIB, "NVIDIA H100", 2, 80 * places.GIB)
+    monkeypatch.setattr(places, "here", lambda platform: machine)
+    asked = []
+
+    def need(planner, config, accelerator):
+        asked.append(accelerator.name)
+        planner.chip_hours[config_lib.fingerprint(config)] = 0.25 * config.seed
+        return places.Need(30 * places.GIB, True, 0.25)
+
+    monkeypatch.setattr(cost.Planner, "__call__", need)
+    points = [{"seed": seed} for seed in range(1, 5)]
+    found = run(BESIDE.replace("WAIT", "500") + "finish 0.5", points, parallel=sweep_runner.AUTO)
+    assert [entry.planned for entry in found] == [0.25, 0.5, 0.75, 1.0]
+    assert set(asked) == {"h100-1"}
+    seen = [(run.dir / e.run / "variables").read_text().split() for e in found]
+    # The longest starts first; two share a GPU: 0.95 / 2 less 1 GiB of 80.
+    share = "XLA_PYTHON_CLIENT_MEM_FRACTION=0.4625"
+    assert seen == [[f"CUDA_VISIBLE_DEVICES={n}", share] for n in (1, 0, 1, 0)]
+    assert (
+        f"$ CUDA_VISIBLE_DEVICES=1 {share} /bin/sh"
+        in (run.dir / "000-seed=1" / "log.txt").read_text()
+    )
+
+
+def test_runs_that_are_planned_to_take_long_are_first(run):
+    run.dir.mkdir()
+    cost.write_planned(run.dir, {"001-seed=2": 0.5, "002-seed=3": 2.0})
+    run("basename $PWD >> ../order; finish 0.5")
+    order = (run.dir / "order").read_text().split()
+    assert order == ["002-seed=3", "001-seed=2", "000-seed=1"]
 
 
 MISSING = {
@@ -403,10 +463,10 @@ def sweep():
 """
 
 
-def real(tmp_path, *extra):
-    (tmp_path / "recipe.py").write_text(RECIPE + ONE * ("--stage=one" in extra))
+def real(tmp_path, *extra, more="", to="sweep"):
+    (tmp_path / "recipe.py").write_text(RECIPE + (ONE if "--stage=one" in extra else more))
     config = f"--config={tmp_path / 'recipe.py'}"
-    return main.main(["sweep", config, f"--workdir={tmp_path / 'sweep'}", *extra])
+    return main.main(["sweep", config, f"--workdir={tmp_path / to}", *extra])
 
 
 def test_the_command_says_what_failed_and_exits_with_1(tmp_path, capsys, monkeypatch):
@@ -473,3 +533,63 @@ def test_both_stages_of_real_runs(tmp_path, monkeypatch, root):
     assert real(tmp_path, "--parallel=2") == 0
     assert [row["state"] for row in table(tmp_path / "sweep")] == ["done"] * 4
     assert real(tmp_path) == 0
+
+
+LONGER = """
+short = get_config
+
+def get_config():
+    config = short()
+    config.length = "240 steps"
+    config.evals.val.every = "25 percent"
+    config.report.every = "20 steps"
+    return config
+
+RATES = [{"schedule.lr": lr} for lr in (0.001, 0.01)]
+"""
+WHOLE = (
+    LONGER
+    + """
+def sweep():
+    return {"": RATES}
+"""
+)
+HALVED = (
+    LONGER
+    + """
+def sweep():
+    return {"": {"points": RATES, "halving": {"metric": "val/loss", "eta": 2, "rungs": (25,)}}}
+"""
+)
+
+
+@pytest.mark.slow
+def test_runs_side_by_side_that_survive_a_rung_are_those_one_after_another(
+    tmp_path, monkeypatch, root
+):
+    monkeypatch.setenv("PYTHONPATH", str(root))
+    monkeypatch.setenv("XLA_FLAGS", "")  # one device, and a quick step
+    assert real(tmp_path, more=WHOLE, to="whole") == 0
+    assert real(tmp_path, "--parallel=auto", more=HALVED, to="halved") == 0
+    rows = table(tmp_path / "halved")
+    assert sorted(row["state"] for row in rows) == ["done", "stopped"]
+
+    def measured(to, run, most):
+        """The evaluations up to a step; a row of training covers the steps since a start."""
+        found = jsonl.read_rows(tmp_path / to / run / "metrics.jsonl")
+        return [
+            (row["step"], {key: row[key] for key in row if key.startswith(("val/", "test/"))})
+            for row in found
+            if row["step"] <= most and "perf/eval_secs" in row
+        ]
+
+    for row in rows:
+        last = int(row["stopped_at"] or 240)
+        assert last == (60 if row["state"] == "stopped" else 240)
+        halved = measured("halved", row["run"], last)
+        assert len(halved) == last // 60
+        assert halved == measured("whole", row["run"], last)
+    lost = max(row["step"] for row in jsonl.read_rows(
+        tmp_path / "halved" / next(r["run"] for r in rows if r["stopped_at"]) / "metrics.jsonl"
+    ))  # fmt: skip
+    assert lost < 240

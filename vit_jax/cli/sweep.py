@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""`vit_jax sweep --config=FILE[:ARGS] --workdir=DIR [--parallel=N] [--stage=NAME] [--collect]`."""
+"""`vit_jax sweep --config=FILE --workdir=DIR [--parallel=N|auto] [--stage=NAME] [--collect]`."""
 
 import argparse
+import re
 import sys
 from pathlib import Path
 
@@ -25,10 +26,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workdir", required=True, metavar="DIR", help="folder of the sweep")
     parser.add_argument(
         "--parallel",
-        type=int,
-        default=1,
+        default="1",
         metavar="N",
-        help="number of runs at the same time (default: 1)",
+        help="number of runs at the same time, or auto: as many as this machine carries "
+        "(default: 1)",
     )
     parser.add_argument(
         "--stage", default="", metavar="NAME", help="run only this stage, for example select"
@@ -36,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--collect",
         action="store_true",
-        help="start nothing; write sweep.csv from the existing runs",
+        help="start nothing; write sweep.csv and sweep.html from the existing runs",
     )
 
 
@@ -49,8 +50,8 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         return _collect(args, rest, workdir)
     if not args.config:
         raise BadInput("--config is missing; give a recipe with a sweep(), or --collect.")
-    if args.parallel < 1:
-        raise BadInput(f"--parallel={args.parallel}; give a number of runs from 1 on.")
+    if args.parallel != "auto" and not re.fullmatch("[1-9][0-9]{0,5}", args.parallel):
+        raise BadInput(f"--parallel={args.parallel}; give a number of runs from 1 on, or auto.")
     from vit_jax.experiments.sweeps import points as sweep_lib
 
     sweep = sweep_lib.read(args.config, arguments.overrides(args, rest))
@@ -60,11 +61,13 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
     from vit_jax.experiments.sweeps import folder as sweep_folder
     from vit_jax.experiments.sweeps import runner as sweep_runner
+    from vit_jax.experiments.sweeps.stage import Stopped
 
     jax.config.update("jax_platforms", "cpu")  # the accelerators are for the runs
     try:
-        entries = sweep_runner.run(sweep, workdir, stage=args.stage, parallel=args.parallel)
-    except sweep_runner.Stopped as e:
+        parallel = sweep_runner.AUTO if args.parallel == "auto" else int(args.parallel)
+        entries = sweep_runner.run(sweep, workdir, stage=args.stage, parallel=parallel)
+    except Stopped as e:
         console.show(f"vit_jax: {e}")
         return e.exit_code
     console.show(
@@ -78,8 +81,10 @@ def _collect(args: argparse.Namespace, rest: list[str], workdir: Path) -> int:
     if words:
         raise BadInput(f"--collect takes the sweep that is in --workdir; leave out {words[0]}.")
     from vit_jax.experiments.sweeps import folder as sweep_folder
+    from vit_jax.experiments.sweeps.page import Page
 
     entries = sweep_folder.entries(workdir)
     sweep_folder.write_csv(workdir, entries)
+    Page(workdir).write(entries, goes_on=any(entry.state == "running" for entry in entries))
     print(sweep_folder.report(workdir, entries))
     return 0

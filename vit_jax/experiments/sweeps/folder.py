@@ -5,8 +5,11 @@
 
     DIR/sweep.json               the list of runs, and their keys
     DIR/sweep.csv                the results so far
+    DIR/sweep.html               the page of the sweep (`page`)
+    DIR/planned.json             what the runs cost by the plan (`cost`)
     DIR/STAGE/NNN-NAME/          a workdir, with config.yaml from the start (no STAGE if one only)
         log.txt, failed.json     the run's output; why it was given up
+        stopped.json             the rung at which the rule of its stage stopped it
 
 This module starts no runs. Start from `settled` and `write`, then `entries`.
 """
@@ -15,6 +18,7 @@ import csv
 import dataclasses
 import io
 import json
+import math
 import os
 import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -29,6 +33,8 @@ from vit_jax.checkpoints.step_folders import saved
 from vit_jax.config import images, provenance, sections, validation
 from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput, writing
+from vit_jax.experiments.sweeps import cost as cost_lib
+from vit_jax.experiments.sweeps.cost import Cost
 from vit_jax.experiments.sweeps.points import Point, Problems, Sweep, described
 from vit_jax.paper import vtab
 from vit_jax.reports import summary
@@ -36,8 +42,8 @@ from vit_jax.storage import files as storage
 from vit_jax.storage.jsonl import METRICS_FILE, rows_path
 from vit_jax.weights import files
 
-RECORD_FILE, CSV_FILE = "sweep.json", "sweep.csv"
-LOG_FILE, FAILED_FILE = "log.txt", "failed.json"
+RECORD_FILE, CSV_FILE, PAGE_FILE = "sweep.json", "sweep.csv", "sweep.html"
+LOG_FILE, FAILED_FILE, STOPPED_FILE = "log.txt", "failed.json", "stopped.json"
 
 
 # ---------------------------------------------------------------- before anything runs
@@ -108,6 +114,11 @@ def _begun(folder: Path) -> bool:
 def is_done(folder: Path) -> bool:
     """Returns True if the workdir of a run has its results."""
     return (folder / summary.RESULTS_FILE).exists()
+
+
+def is_over(folder: Path) -> bool:
+    """Returns True if a run has its results, or was stopped early."""
+    return is_done(folder) or (folder / STOPPED_FILE).exists()
 
 
 def _same_weights(old: str, new: str, workdir: Path) -> bool:
@@ -188,11 +199,14 @@ class Entry:
     Attributes:
       run: its folder below the sweep's folder.
       stage: its stage; "" if stages have no names.
-      state: done | failed | running | pending.
+      state: done | stopped (early, by the rule of its stage) | failed | running | pending.
       keys: the keys of its point.
       metrics: `<split>/<metric>`, from results.json.
       looked_at_test: True if a selection uses a run that read test.
-      message: why the run failed.
+      message: why the run failed or was stopped.
+      stopped_at: the step at which it was stopped; None if it was not.
+      cost: what it has cost so far; None if it has not begun.
+      planned: its chip-hours by the plan; None if it was not planned.
     """
 
     run: str
@@ -202,6 +216,9 @@ class Entry:
     metrics: Mapping[str, float]
     looked_at_test: bool
     message: str = ""
+    stopped_at: int | None = None
+    cost: Cost | None = None
+    planned: float | None = None
 
     def row(self, workdir: Path) -> dict[str, Any]:
         """Returns the row that the function of the next stage receives."""
@@ -219,10 +236,11 @@ def entries(workdir: Path, running: Collection[str] | None = None) -> list[Entry
     Raises:
       BadInput: there is no sweep.
     """
-    stages = _record(workdir)["stages"]
-    return [
+    stages, planned = _record(workdir)["stages"], cost_lib.planned(workdir)
+    found = [
         _entry(workdir, stage, running, **row) for stage, rows in stages.items() for row in rows
     ]
+    return [dataclasses.replace(e, planned=planned.get(e.run)) for e in found]
 
 
 def _entry(
@@ -233,18 +251,22 @@ def _entry(
     keys: Mapping[str, Any],
     test: bool,
 ) -> Entry:
-    folder, metrics, message = workdir / run, dict[str, float](), ""
+    folder, metrics, message, stopped_at = workdir / run, dict[str, float](), "", None
     results, failed = folder / summary.RESULTS_FILE, folder / FAILED_FILE
+    stopped = folder / STOPPED_FILE
     begun = rows_path(folder / METRICS_FILE).exists() if running is None else run in running
-    if results.exists():
+    if stopped.exists():  # also if it came to its end before the others reached the rung
+        state = "stopped"
+        stopped_at, message = _verdict(stopped)
+    elif results.exists():
         state, metrics = "done", _metrics(files.read_json(results))
     elif failed.exists():
         state, message = "failed", str(files.read_json(failed).get("message", ""))
     else:
         state = "running" if begun else "pending"
-    return Entry(
-        run, stage, state, {k: _tuples(v) for k, v in keys.items()}, metrics, test, message
-    )
+    plain = {k: _tuples(v) for k, v in keys.items()}
+    cost = cost_lib.of_run(folder)
+    return Entry(run, stage, state, plain, metrics, test, message, stopped_at, cost)
 
 
 def _metrics(results: Mapping[str, Any]) -> dict[str, float]:
@@ -263,17 +285,50 @@ def fail(workdir: Path, run: str, code: int, message: str) -> None:
     storage.write(workdir / run / FAILED_FILE, text)
 
 
+def stop(workdir: Path, run: str, step: int, message: str) -> None:
+    """Records that the rule of its stage stopped a run at a step; it is not a failure."""
+    text = json.dumps({"step": step, "message": message}) + "\n"
+    storage.write(workdir / run / STOPPED_FILE, text)
+
+
+def _verdict(file: Path) -> tuple[int, str]:
+    """Returns the step and the reason of a stop.
+
+    Raises:
+      BadInput: the file is damaged.
+    """
+    verdict = files.read_json(file)
+    if type(verdict.get("step")) is not int or not isinstance(verdict.get("message"), str):
+        raise BadInput(f"{file} is not that of a rung; remove it and run the sweep again.")
+    return verdict["step"], verdict["message"]
+
+
+def lift_stop(workdir: Path, run: str, last: float = math.inf) -> None:
+    """Takes back that a run was stopped, up to a step; other runs or another rule let it go on."""
+    file = workdir / run / STOPPED_FILE
+    if file.exists() and _verdict(file)[0] <= last:
+        storage.remove(file)
+
+
 def write_csv(workdir: Path, runs: Sequence[Entry]) -> None:
     """Replaces sweep.csv."""
     keys, metrics = (_union(rows) for rows in ([e.keys for e in runs], [e.metrics for e in runs]))
     marked = ["looked_at_test"] if any(e.looked_at_test for e in runs) else []
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(["run", "state", *keys, *metrics, *marked])
-    for entry in runs:
+    more = {
+        "stopped_at": [e.stopped_at for e in runs],
+        "secs": [e.cost and round(e.cost.secs, 1) for e in runs],
+        "chip_hours": [e.cost and float(f"{e.cost.chip_hours:.4g}") for e in runs],
+        "planned_chip_hours": [e.planned and float(f"{e.planned:.4g}") for e in runs],
+    }
+    more = {name: column for name, column in more.items() if set(column) != {None}}
+    writer.writerow(["run", "state", *keys, *metrics, *marked, *more])
+    for i, entry in enumerate(runs):
         values = [entry.keys.get(k, "") for k in keys] + [entry.metrics.get(m, "") for m in metrics]
         mark = [str(entry.looked_at_test).lower()] if marked else []
-        writer.writerow([entry.run, entry.state, *values, *mark])
+        last = ["" if column[i] is None else column[i] for column in more.values()]
+        writer.writerow([entry.run, entry.state, *values, *mark, *last])
     storage.write(workdir / CSV_FILE, file.getvalue())
 
 
@@ -316,10 +371,29 @@ def table(runs: Sequence[Entry]) -> str:
 
 
 def report(workdir: Path, runs: Sequence[Entry]) -> str:
-    """Formats the table, the failures with their reasons, and the path of the results."""
+    """Formats the table, the stops and failures with their reasons, and the path of the results."""
+    stopped = [
+        f"{e.run}, at step {e.stopped_at:,}: {e.message}" for e in runs if e.stopped_at is not None
+    ]
     failed = [f"{entry.run}: {entry.message}" for entry in runs if entry.state == "failed"]
-    listed = ["", f"{len(failed)} failed:", *failed] if failed else []
-    return "\n".join(["", table(runs), *listed, "", f"results     {workdir / CSV_FILE}"])
+    listed = ["", f"{len(stopped)} stopped early:", *stopped] if stopped else []
+    listed += ["", f"{len(failed)} failed:", *failed] if failed else []
+    cost = total_cost(runs)
+    last = [f"cost        {cost}"] if cost else []
+    last += [f"results     {workdir / CSV_FILE}"]
+    last += [f"page        {workdir / PAGE_FILE}"] if (workdir / PAGE_FILE).exists() else []
+    return "\n".join(["", table(runs), *listed, "", *last])
+
+
+def total_cost(runs: Sequence[Entry]) -> str:
+    """Returns the cost of all runs in words; "" if none has begun."""
+    costs = [entry.cost for entry in runs if entry.cost]
+    planned = [entry.planned for entry in runs if entry.planned is not None]
+    if not costs:
+        return ""
+    text = f"{sum(c.chip_hours for c in costs):.3g} chip-hours of {len(costs)} runs"
+    more = f"; planned were {sum(planned):.3g} for {len(planned)} runs" if planned else ""
+    return text + more
 
 
 def _shown(rows: Iterable[Mapping[str, float]]) -> list[str]:

@@ -4,9 +4,10 @@
 """Turns a recipe with `sweep()` into named runs, each with its whole configuration. Pure.
 
 A recipe's `sweep(arg=None)` returns a list of points, or stages: a dict from name to list. A stage
-may also be a function of the finished runs of the stage before. A point maps keys (`schedule.lr`)
-or arguments of the recipe (`:dataset`) to values. The runner here and launchers elsewhere share
-this expansion. Start from `read`.
+may also be a function of the finished runs of the stage before, and have a rule that stops its
+weaker runs early (`halving`). A point maps keys (`schedule.lr`) or arguments of the recipe
+(`:dataset`) to values. The runner here and launchers elsewhere share this expansion. Start from
+`read`.
 """
 
 import dataclasses
@@ -20,6 +21,8 @@ from typing import Any
 from vit_jax.config import load as config_lib
 from vit_jax.config import recipes, sections
 from vit_jax.errors import BadInput, together, unknown
+from vit_jax.experiments.sweeps import halving
+from vit_jax.experiments.sweeps.halving import Halving
 
 MOST_CHARACTERS = 120  # the longest name
 Row = Mapping[str, Any]  # a finished run: "run", "workdir", its keys, "<split>/<metric>"
@@ -51,11 +54,13 @@ class Sweep:
         points that have that evaluation.
       stages: name -> points, or a function of the rows of the stage before. A stage without a name
         is called "".
+      rules: name -> the rule by which a stage stops weaker runs early; other stages have none.
     """
 
     spec: str
     overrides: tuple[str, ...]
     stages: Mapping[str, Any]
+    rules: Mapping[str, Halving] = dataclasses.field(default_factory=dict)
 
     def before(self, stage: str) -> str | None:
         """Returns the stage whose finished runs determine this one; None if it has fixed points."""
@@ -161,9 +166,13 @@ def read(spec: str, overrides: Iterable[str] = ()) -> Sweep:
     for name in stages:
         if not re.fullmatch(r"[A-Za-z][\w-]*" if len(stages) > 1 else r"[\w-]*", name):
             raise BadInput(f"{path}: a stage is called {name!r}; expected a word.")
+    rules = dict[str, Halving]()
+    for name, stage in stages.items():
+        stages[name], rule = halving.read(f"{path}: stage {name!r}", stage)
+        rules |= {name: rule} if rule else {}
     if callable(next(iter(stages.values()))):
         raise BadInput(f"{path}: the first stage is a function, but no stage is before it.")
-    sweep = Sweep(spec, tuple(overrides), stages)
+    sweep = Sweep(spec, tuple(overrides), stages, rules)
     _check_evaluations(sweep)
     return sweep
 

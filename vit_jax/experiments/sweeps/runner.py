@@ -1,67 +1,48 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Runs the points of a sweep on this machine, each in its own process, several at a time.
+"""Runs the points of a sweep on this machine, stage after stage, and keeps its files up to date.
 
-Exit codes of runs follow the contract of all commands (docs/runs.md). A run that died or was
-stopped runs again from its checkpoint. A run that failed is given up, and the others go on. Start
-from `run`.
+A stage with a rule (`halving`) runs in rounds: to each rung, then to the end. Start from `run`;
+`stage` starts the processes.
 """
 
-import collections
 import contextlib
-import dataclasses
 import fcntl
-import hashlib
+import functools
 import itertools
 import logging
-import signal
-import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from vit_jax.build import run as build
 from vit_jax.build import splits
-from vit_jax.checkpoints import restart_limit, step_folders
-from vit_jax.errors import SAVED, SIGNALS, BadInput, runs_again, together, writing
+from vit_jax.checkpoints import step_folders
+from vit_jax.config import load as config_lib
+from vit_jax.errors import BadInput, together, writing
+from vit_jax.experiments.sweeps import cost, rungs
 from vit_jax.experiments.sweeps import folder as sweep_folder
-from vit_jax.experiments.sweeps.folder import FAILED_FILE, LOG_FILE, Entry
+from vit_jax.experiments.sweeps import places as places_lib
+from vit_jax.experiments.sweeps import stage as stage_lib
+from vit_jax.experiments.sweeps.folder import Entry
+from vit_jax.experiments.sweeps.halving import Halving
+from vit_jax.experiments.sweeps.page import Page
+from vit_jax.experiments.sweeps.places import Places
 from vit_jax.experiments.sweeps.points import Point, Problems, Sweep
+from vit_jax.experiments.sweeps.stage import Command, Stage, Stops, beside
 from vit_jax.runtime import signals
-from vit_jax.storage import cache
 from vit_jax.storage import files as storage
 
-MOST_CHARACTERS = 2000  # the longest message
-POLL_SECS = 0.1
 LOCK_FILE = "sweep.lock"
-Command = Callable[[Path], list[str]]  # workdir of a run -> the command that starts it
+AUTO = 0  # in place of a number of runs: as many as this machine carries
 log = logging.getLogger("vit_jax")
-
-
-def beside(folder: Path) -> Path:
-    """Returns the folder itself, or for a folder in a bucket a local one for its lock and log."""
-    if not storage.is_remote(folder):
-        return folder
-    name = hashlib.sha256(str(folder).encode()).hexdigest()[:24]
-    local = cache.root() / "sweeps" / name
-    local.mkdir(parents=True, exist_ok=True)
-    return local
 
 
 def train_command(folder: Path) -> list[str]:
     """Returns the words of `vit_jax train` in this interpreter, for a workdir with config.yaml."""
     config = folder / step_folders.CONFIG_FILE
     return [sys.executable, "-m", "vit_jax", "train", f"--config={config}", f"--workdir={folder}"]
-
-
-class Stopped(RuntimeError):
-    """The end of a sweep by a signal or a file STOP; the same command continues the sweep."""
-
-    def __init__(self, why: str):
-        super().__init__(f"stopped by {why}; run again to continue.")
-        self.exit_code = SAVED
 
 
 def run(
@@ -78,7 +59,7 @@ def run(
       sweep: from `sweep.read`.
       workdir: the folder of the sweep; made if needed.
       stage: runs only this stage; "": all stages in their order.
-      parallel: number of runs at a time.
+      parallel: number of runs at a time; `AUTO` chooses it.
       command: returns the command that starts a run.
 
     Returns:
@@ -94,20 +75,102 @@ def run(
         name: _settled(sweep, name, workdir) for name in wanted if sweep.before(name) not in wanted
     }
     points = list(itertools.chain.from_iterable(ready.values()))
-    if not all(sweep_folder.is_done(workdir / p.run) for p in points):
+    if not all(sweep_folder.is_over(workdir / p.run) for p in points):
         points += [p for name in wanted if name not in ready for p in _foreseen(sweep, name)]
     _check_data(points, workdir)
-    with _locked(workdir) as lock, _stops(stop_file) as stops:
+    steps = {name: rungs.steps(sweep.rules.get(name), ready[name], workdir) for name in ready}
+    with _locked(workdir) as lock, stage_lib.stops(stop_file) as stops:
         stop_file.remove_old()
+        page = Page(workdir)
         for name in wanted:
             if name not in ready:
                 ready[name] = _settled(sweep, name, workdir)
                 _check_data(ready[name], workdir)
+                steps[name] = rungs.steps(sweep.rules.get(name), ready[name], workdir)
             sweep_folder.write(sweep, name, ready[name], workdir)
-            failed = _Stage(ready[name], workdir, parallel, command, lock).run(stops)
+            start = functools.partial(
+                Stage,
+                workdir=workdir,
+                places=_places(ready[name], workdir, parallel),
+                command=command,
+                lock=lock,
+                saved=functools.partial(_saved, workdir, page),
+            )
+            with page.ending():
+                rule = sweep.rules.get(name)
+                failed = _rounds(start, rule, ready[name], steps[name], workdir, stops)
             if failed:
                 break
     return sweep_folder.entries(workdir, running=())
+
+
+def _rounds(
+    start: Callable[..., Stage],
+    rule: Halving | None,
+    points: Sequence[Point],
+    steps: Mapping[str, Sequence[int]],
+    workdir: Path,
+    stops: Stops,
+) -> int:
+    """Runs a stage to each rung of its rule and to the end; returns how many runs were given up.
+
+    Nothing is decided at a rung that a failed run has not reached.
+    """
+    for number in range(len(rule.rungs) if rule else 0):
+        assert rule is not None
+        at = {point.run: steps[point.run][number] for point in points}
+        folders = {workdir / run: step for run, step in at.items()}
+
+        def reached(
+            folder: Path, metric: str = rule.metric, folders: dict[Path, int] = folders
+        ) -> bool:
+            return rungs.measured(folder, metric, folders[folder]) is not None
+
+        failed = start(_longest_first(points, workdir), reached=reached).run(stops)
+        if failed:
+            return failed
+        points = rungs.decide(rule, points, at, workdir)
+    for point in points:
+        sweep_folder.lift_stop(workdir, point.run)
+    return start(_longest_first(points, workdir)).run(stops)
+
+
+def _longest_first(points: Sequence[Point], workdir: Path) -> list[Point]:
+    """Orders runs by their planned chip-hours, so that no long run is left for the end.
+
+    Runs that were not planned stay in their order.
+    """
+    hours = cost.planned(workdir)
+    return sorted(points, key=lambda point: -hours.get(point.run, 0.0))
+
+
+def _places(points: Sequence[Point], workdir: Path, parallel: int) -> Places:
+    """Returns the places of a fixed number of runs, or those that this machine carries.
+
+    Runs that are over count too, so that the others find the same places after a stop.
+    """
+    if parallel != AUTO or all(sweep_folder.is_over(workdir / p.run) for p in points):
+        return places_lib.Fixed(parallel or 1)
+    platforms = {point.config.platform for point in points}
+    if len(platforms) > 1:
+        log.info("--parallel=auto: 1 run at a time; the runs name different platforms")
+        return places_lib.Fixed(1)
+    planner, machine = cost.Planner(), places_lib.here(*platforms)
+    configs = {point.run: point.config for point in points}
+    folders = [workdir / run for run in configs]
+    places = places_lib.auto(list(configs.values()), folders, machine, planner)
+    prints = {run: config_lib.fingerprint(config) for run, config in configs.items()}
+    hours = {run: planner.chip_hours[p] for run, p in prints.items() if p in planner.chip_hours}
+    if hours:
+        cost.write_planned(workdir, hours)
+    return places
+
+
+def _saved(workdir: Path, page: Page, running: set[str], event: bool) -> None:
+    """Brings sweep.csv up to date after a start or an end, and the page if it is due."""
+    if event:
+        sweep_folder.write_csv(workdir, sweep_folder.entries(workdir, running))
+    page.refresh(running)
 
 
 def _settled(sweep: Sweep, stage: str, workdir: Path) -> list[Point]:
@@ -146,7 +209,7 @@ def _check_data(points: Sequence[Point], workdir: Path) -> None:
     """
     reads = {
         (c.data, tuple(c.evals.items()), c.fewshot.sources): c
-        for c in (p.config for p in points if not sweep_folder.is_done(workdir / p.run))
+        for c in (p.config for p in points if not sweep_folder.is_over(workdir / p.run))
     }
     problems = [problem for config in reads.values() for problem in splits.problems(config)]
     if problems:
@@ -154,7 +217,7 @@ def _check_data(points: Sequence[Point], workdir: Path) -> None:
 
 
 def finished(sweep: Sweep, stage: str, workdir: Path) -> list[Entry]:
-    """Returns all runs of a stage.
+    """Returns the runs of a stage without those that its rule has stopped early.
 
     Raises:
       BadInput: runs are not finished; the message names all of them.
@@ -165,7 +228,7 @@ def finished(sweep: Sweep, stage: str, workdir: Path) -> list[Entry]:
     missing = [
         f"{p.run} ({states[p.run].state if p.run in states else 'missing'})"
         for p in points
-        if p.run not in states or states[p.run].state != "done"
+        if p.run not in states or states[p.run].state not in ("done", "stopped")
     ]
     if missing:
         raise BadInput(
@@ -173,7 +236,7 @@ def finished(sweep: Sweep, stage: str, workdir: Path) -> list[Entry]:
             f"{', '.join(missing)}; run --stage={stage} first."
         )
     sweep_folder.settled(points, workdir)  # the runs must be the same as then
-    return [states[point.run] for point in points]
+    return [states[point.run] for point in points if states[point.run].state == "done"]
 
 
 @contextlib.contextmanager
@@ -193,172 +256,3 @@ def _locked(workdir: Path) -> Iterator[int]:
         except OSError:  # some network file systems cannot lock
             log.info("%s cannot be locked; make sure that no other sweep is at work there", workdir)
         yield file.fileno()
-
-
-# ---------------------------------------------------------------- processes
-
-
-@dataclasses.dataclass
-class _Stops:
-    """The requests to stop so far.
-
-    Attributes:
-      numbers: signal numbers; SIGTERM stands for the file STOP.
-      file: True once the file STOP was seen.
-    """
-
-    numbers: list[int]
-    file: bool = False
-
-    def check(self) -> None:
-        """Raises Stopped if there was a request to stop."""
-        if self.numbers:
-            raise Stopped(signals.FILE if self.file else signal.Signals(self.numbers[0]).name)
-
-
-@contextlib.contextmanager
-def _stops(stop_file: signals.StopFile) -> Iterator[_Stops]:
-    """Collects signals, and a file STOP that appears in the sweep's folder after the start."""
-    with signals.collected() as numbers:
-        stops = _Stops(numbers)
-
-        def request() -> None:
-            stops.file = True
-            numbers.append(signal.SIGTERM)
-
-        with stop_file.watched(request):
-            yield stops
-
-
-@dataclasses.dataclass
-class _Job:
-    """A run that is not finished, and how often it was started since its last checkpoint."""
-
-    point: Point
-    folder: Path
-    newest: int  # step of the newest checkpoint
-    restarts: int = 0
-
-
-@dataclasses.dataclass
-class _Active:
-    """A run with its process."""
-
-    job: _Job
-    process: subprocess.Popen[bytes]
-    log_start: int  # length of its log before this process, in bytes
-
-
-class _Stage:
-    """The runs of one stage: waiting ones and active ones."""
-
-    def __init__(
-        self, points: Sequence[Point], workdir: Path, parallel: int, command: Command, lock: int
-    ):
-        self.points, self.workdir = points, workdir
-        self.parallel, self.command, self.lock = parallel, command, lock
-        jobs = [_Job(p, workdir / p.run, step_folders.newest(workdir / p.run)) for p in points]
-        self.waiting = collections.deque(j for j in jobs if not sweep_folder.is_done(j.folder))
-        self.active: list[_Active] = []
-        self.done, self.failed = len(jobs) - len(self.waiting), 0
-        for job in self.waiting:  # a run that failed is tried again
-            storage.remove(job.folder / FAILED_FILE)
-            storage.remove(job.folder / restart_limit.FILE)
-
-    def run(self, stops: _Stops) -> int:
-        """Runs until all runs are done or given up; returns how many were given up."""
-        self.save()
-        forwarded, received = 0, stops.numbers
-        try:
-            while self.active or (self.waiting and not received):
-                while self.waiting and len(self.active) < self.parallel and not received:
-                    self.start(self.waiting.popleft())
-                    self.save()
-                for number in received[forwarded:]:
-                    self.forward(number, again=forwarded > 0)
-                    forwarded += 1
-                for one in [a for a in self.active if a.process.poll() is not None]:
-                    self.active.remove(one)
-                    self.ended(one, stopping=bool(received))
-                    self.save()
-                time.sleep(POLL_SECS)
-            stops.check()
-        finally:
-            for one in self.active:  # not empty only if this process fails
-                one.process.kill()
-                one.process.wait()
-        return self.failed
-
-    def save(self) -> None:
-        running = {one.job.point.run for one in self.active}
-        sweep_folder.write_csv(self.workdir, sweep_folder.entries(self.workdir, running))
-
-    def start(self, job: _Job) -> None:
-        words = self.command(job.folder)
-        file = beside(job.folder) / LOG_FILE
-        with open(file, "ab") as output:
-            output.write(f"$ {' '.join(words)}\n".encode())
-            output.flush()
-            log_start = output.tell()  # later, `tell` moves with the output of the process
-            process = subprocess.Popen(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                pass_fds=(self.lock,),  # held until the last run has ended
-                process_group=0,  # a terminal's Ctrl-C reaches only this process, which forwards it
-            )
-            self.active.append(_Active(job, process, log_start))
-        since = f", from step {job.newest}" if job.newest >= 0 else ""
-        log.info("%s runs%s; its log is %s", job.point.run, since, file)
-
-    def forward(self, number: int, *, again: bool) -> None:
-        """Forwards a signal to all runs; a second signal kills the runs that have not ended."""
-        name = signal.Signals(number).name
-        log.info("%s: %s %d runs", name, "killing" if again else "ending", len(self.active))
-        for one in self.active:
-            one.process.kill() if again else one.process.send_signal(number)
-
-    def ended(self, one: _Active, *, stopping: bool) -> None:
-        """Counts a run whose process has ended as done, lets it wait again, or gives it up."""
-        job, code = one.job, one.process.returncode
-        file = beside(job.folder) / LOG_FILE
-        if storage.is_remote(job.folder):
-            storage.write(job.folder / LOG_FILE, file.read_bytes())
-        newest = step_folders.newest(job.folder)
-        if newest > job.newest:
-            job.newest, job.restarts = newest, 0
-        if sweep_folder.is_done(job.folder):
-            self.done += 1
-            log.info("%s is done: %d of %d", job.point.run, self.done, len(self.points))
-        elif stopping:
-            log.info("%s was stopped; it continues when the sweep is run again", job.point.run)
-        elif runs_again(code) and job.restarts < restart_limit.MOST:
-            job.restarts += 1
-            since = f"from step {newest}" if newest >= 0 else "from the beginning"
-            log.info("%s %s; again %s", job.point.run, _how(code), since)
-            self.waiting.appendleft(job)
-        else:
-            message = f"{_how(code)}: {last_message(file, one.log_start)}"
-            if runs_again(code):
-                message = f"{restart_limit.MOST} restarts without a new checkpoint; {message}"
-            sweep_folder.fail(self.workdir, job.point.run, code, message)
-            self.failed += 1
-            log.info("%s failed: %s", job.point.run, message)
-
-
-def _how(code: int) -> str:
-    number = -code if code < 0 else code - SIGNALS
-    if runs_again(code) and number in {int(s) for s in signal.Signals}:
-        return f"was ended by {signal.Signals(number).name}"
-    return f"ended with code {code}"
-
-
-def last_message(file: Path, start: int = 0) -> str:
-    """Returns a command's last message: the text after the last `vit_jax: `, or its last line."""
-    with open(file, "rb") as lines:
-        lines.seek(start)
-        text = "\n" + lines.read().decode(errors="replace").strip()
-    _, mark, message = text.rpartition("\nvit_jax: ")
-    message = message if mark else text.splitlines()[-1]
-    return message[:MOST_CHARACTERS].strip() or "it printed nothing"

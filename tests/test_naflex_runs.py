@@ -45,10 +45,32 @@ def test_a_run_is_trained_evaluated_and_asked_about_files(tmp_path, root):
     assert main.main(["evaluate", workdir, f"--out={out}"]) == 0
     found = json.loads((tmp_path / "out" / "evaluation.json").read_text())
     assert found["top1"] == trained["top1"]
+    packed_answers_are_the_same(tmp_path, workdir, found)
     files = [str(tmp_path / "images" / name / "0.png") for name in ("wide", "tall")]
     assert main.main(["predict", workdir, *files, f"--out={tmp_path / 'p.csv'}"]) == 0
     with open(tmp_path / "p.csv", newline="") as lines:
         assert {row["image"] for row in csv.DictReader(lines)} == {*files}
+
+
+def packed_answers_are_the_same(tmp_path, workdir, found):
+    """Of `evaluate`, of `features` of a split, and of files of which one is damaged."""
+    out, pack = tmp_path / "packed", "--pack=40"
+    assert main.main(["evaluate", workdir, pack, f"--out={out}"]) == 0
+    again = json.loads((out / "evaluation.json").read_text())
+    assert (again["top1"], again["confusion"]) == (found["top1"], found["confusion"])
+    (tmp_path / "images" / "wide" / "0a.png").write_bytes(b"no image")
+    files = [str(tmp_path / "images" / name) for name in ("wide", "tall")]
+    parts = []
+    for number, more in enumerate([[], [pack]]):
+        for given in (["--data=", "--split=train"], files):
+            saved = tmp_path / f"{number}{len(given[0])}.npz"
+            code = main.main(["features", workdir, *given, *more, f"--out={saved}"])
+            assert code == (0 if given is not files else 1)
+            parts.append(np.load(saved))
+    for one, packed in zip(parts[:2], parts[2:], strict=True):
+        assert one["names"].tolist() == packed["names"].tolist()
+        assert np.std(one["features"]) > 0.1
+        np.testing.assert_allclose(packed["features"], one["features"], atol=1e-5)
 
 
 def stepped(shape=(1, 1, 1, 1), **options):

@@ -35,6 +35,9 @@ def make_step(
 ) -> Step:
     """Returns the jitted function (params, batch) -> float32 [B, D] and the mask, replicated.
 
+    A batch of sequences with several images, see `naflex.Canvas`, has a mask [B, S], and gives
+    [B * S, D].
+
     Args:
       cfg: the model.
       rules: mesh and placement.
@@ -52,9 +55,10 @@ def make_step(
             image_BHWC = normalise(image_BHWC, mean, std)
         shown = with_grids(image_BHWC, batch)
         features_BD = jnp.asarray(model.apply({"params": params}, shown, train=False))
+        features_BD = features_BD.reshape(-1, features_BD.shape[-1])  # of images in a sequence
         if of_logits is not None:
             features_BD = of_logits(features_BD)
-        return features_BD.astype(jnp.float32), batch["_mask"]
+        return features_BD.astype(jnp.float32), batch["_mask"].reshape(-1)
 
     options = compile_ahead.options(rules.mesh.devices.flat[0].platform)
     return jax.jit(step, out_shardings=rules.replicated, compiler_options=options)

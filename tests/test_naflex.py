@@ -214,4 +214,3 @@ def test_batches_are_packed_in_the_order_of_what_has_room():
         [0, 1, 2, 3, 4, 5, 16, 17], [8, 9, 10, 11, 0, 0, 0, 0]
     ]  # fmt: skip
     assert second["grid"].tolist() == [[[2, 3]], [[1, 3]]]
-    assert packer.in_order(np.int32(packer.order)).tolist() == [0, 1, 2, 3, 4]

@@ -58,19 +58,19 @@ def packed_answers_are_the_same(tmp_path, workdir, found):
     assert main.main(["evaluate", workdir, pack, f"--out={out}"]) == 0
     again = json.loads((out / "evaluation.json").read_text())
     assert (again["top1"], again["confusion"]) == (found["top1"], found["confusion"])
-    (tmp_path / "images" / "wide" / "0a.png").write_bytes(b"no image")
-    files = [str(tmp_path / "images" / name) for name in ("wide", "tall")]
-    parts = []
-    for number, more in enumerate([[], [pack]]):
-        for given in (["--data=", "--split=train"], files):
-            saved = tmp_path / f"{number}{len(given[0])}.npz"
-            code = main.main(["features", workdir, *given, *more, f"--out={saved}"])
-            assert code == (0 if given is not files else 1)
-            parts.append(np.load(saved))
-    for one, packed in zip(parts[:2], parts[2:], strict=True):
+    (tmp_path / "0.png").write_bytes(b"no image")
+    files = [str(tmp_path / "0.png"), *(str(tmp_path / "images" / n) for n in ("wide", "tall"))]
+    for given, code in ((["--data=", "--split=train"], 0), (files, 2)):
+        found = []
+        for more in ([], [pack]):
+            saved = tmp_path / f"features{len(found)}.npz"
+            assert main.main(["features", workdir, *given, *more, f"--out={saved}"]) == code
+            found.append(np.load(saved))
+        one, packed = found
         assert one["names"].tolist() == packed["names"].tolist()
         assert np.std(one["features"]) > 0.1
         np.testing.assert_allclose(packed["features"], one["features"], atol=1e-5)
+    assert main.main(["features", workdir, *files, "--pack=15", f"--out={saved}"]) == 2
 
 
 def stepped(shape=(1, 1, 1, 1), **options):

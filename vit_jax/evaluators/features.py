@@ -7,7 +7,7 @@ Features are the input of the model's head; if a model has a pre-logits layer, t
 Axes: B batch, H W C image, D width. Start from `make_step`, then `compute`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -71,6 +71,7 @@ def compute(
     rules: Rules,
     batch_size: int,
     progress: Callable[[int], None] = lambda _: None,
+    order: Sequence[int] = (),
 ) -> np.ndarray:
     """Returns float32 [n, D]: every image once, in split order, the same in every process.
 
@@ -82,6 +83,8 @@ def compute(
       batch_size: images at a time, all devices together; a multiple of the number of devices that
         share a batch.
       progress: called with the number of images done.
+      order: the number of each image in the order of `rows`, known when these are read; (): they
+        come in order.
 
     Raises:
       RunFailed: a feature is not finite.
@@ -105,6 +108,7 @@ def compute(
     if waiting is not None:
         fetch(*waiting)
     features = np.concatenate(parts)
+    features = features[np.argsort(order)] if len(order) else features
     bad = np.flatnonzero(~np.isfinite(features).all(axis=1))
     if len(bad):
         raise RunFailed(

@@ -148,11 +148,9 @@ class Model:
         cells = math.prod(variants.grid(self.cfg, *self.size))
         sequences = parts * max(1, round(EACH * cells / self.pack))
         packing = packing_lib.Packing(self.pack, patch, sequences)
-        return packing.in_order(
-            features.compute(
-                step, self.params, lambda own: packing.batches(rows(own)), self.rules, sequences,
-                progress,
-            )
+        return features.compute(
+            step, self.params, lambda own: packing.batches(rows(own)), self.rules, sequences,
+            progress, packing.order,
         )  # fmt: skip
 
     def _rows(self, split: Split, *, few_shot: bool) -> features.Rows:

@@ -103,7 +103,7 @@ def _packed(
 
 @dataclasses.dataclass
 class Packing:
-    """Packs batches of single images into batches of sequences, and finds their outputs again.
+    """Packs batches of single images into batches of sequences.
 
     Attributes:
       budget: patches of a sequence.
@@ -135,7 +135,7 @@ class Packing:
         for batch in singles:
             real = batch["_mask"]
             cells = _cells(batch["image"][real], self.patch)
-            whole = np.int32([side // self.patch for side in batch["image"].shape[1:3]])
+            whole = np.array(batch["image"].shape[1:3]) // self.patch
             grids = batch[FIELD][real] if FIELD in batch else [whole] * len(cells)
             for image, grid in zip(cells, grids, strict=True):
                 length = int(grid.prod())
@@ -162,10 +162,6 @@ class Packing:
         packed = _packed(sequences, sides, most)
         mask_RS = np.arange(most) < lengths_R[:, None]
         return {"image": packed.images_BHWC, FIELD: packed.grids, "_mask": mask_RS}
-
-    def in_order(self, outputs_ND: np.ndarray) -> np.ndarray:
-        """Returns outputs, which are in the order of rows, in the order of the images."""
-        return outputs_ND[np.argsort(self.order)]
 
 
 def _check(canvas: Canvas, patch: int) -> None:

@@ -107,8 +107,7 @@ def read(
     if path.suffix == ".npz":
         arrays = _prefixed(arrays)
     tensors = {name: (tuple(a.shape), str(a.dtype)) for name, a in arrays.items()}
-    for name in [n for n in arrays if recognise.IGNORED.fullmatch(n)]:
-        del arrays[name]
+    arrays = {n: array for n, array in arrays.items() if not recognise.IGNORED.fullmatch(n)}
     if path.suffix == ".npz":
         _check_floats(path, arrays)  # before they are split under other names
         arrays = layers(arrays)

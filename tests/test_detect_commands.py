@@ -120,7 +120,7 @@ def test_an_evaluation_without_a_true_box_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(detection, "_open", lambda args: Guesses())
     args = argparse.Namespace(
         weights="run", data=f"coco:{file}", data_dir="", split="", labels="", classes="all",
-        names="", heads=0, patch=0, merge_tokens=None,
+        names="", heads=0, patch=0, pack=0, merge_tokens=None,
     )  # fmt: skip
     assert detection.evaluate(args).figures.counts_K.sum() == len(content["annotations"])
     for one in content["annotations"]:

@@ -709,3 +709,14 @@ def test_the_budget_of_a_run_is_written(tmp_path, ops, said):
     assert config["num_patches"] == 9
     assert "image_size" not in config
     assert convert.read(path).image_size == (16, 16)
+
+
+def test_the_budget_of_a_run_is_written_for_timm(tmp_path):
+    path = tmp_path / "model.safetensors"
+    assert not writer.write(siglip2("decode|naflex({size}, 4)"), "timm", path).notes
+    config = files.read_json(tmp_path / "config.json")
+    assert config["pretrained_cfg"]["input_size"] == [3, 16, 16]
+    assert config["model_args"]["pos_embed_grid_size"] == [3, 3]
+    weights = convert.read(path)
+    assert (weights.image_size, weights.config.naflex) == ((16, 16), 3)
+    assert weights.config.naflex_filter == "bilinear"

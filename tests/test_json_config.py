@@ -62,6 +62,43 @@ def test_what_timm_says(given, found):
 
 
 @pytest.mark.parametrize(
+    "architecture, args, by, square",
+    [
+        ("", {}, "bicubic", False), ("naflexvit_base_patch16_gap", {}, "bicubic", False),
+        ("naflexvit_base_patch16_siglip.v2_webli", {}, "bilinear", False),
+        ("naflexvit_base_patch16_par_gap.e300_s576_in1k", {}, "bicubic", True),
+        ("naflexvit_base_patch16_parfac_gap", {}, "linear", True),
+        ("naflexvit_base_patch16_parfac_gap", {"pos_embed_ar_preserving": False}, "linear", False),
+        ("naflexvit_base_patch16_map", {"pos_embed_interp_mode": "bilinear"}, "bilinear", False),
+        ("naflexvit_base_patch16_siglip", {"pos_embed_antialias": False}, "linear", False),
+        ("vit_base_patch16_224", {"pos_embed": "factorized"}, "linear", False),
+    ],
+)  # fmt: skip
+def test_how_naflexvit_resizes_positions(architecture, args, by, square):
+    content = {"architecture": architecture, "model_args": args}
+    facts = json_config.read("timm", content, naflex=True)
+    assert (facts["naflex_filter"], facts["naflex_square"]) == (by, square)
+
+
+@pytest.mark.parametrize(
+    "architecture, args, said",
+    [
+        ("naflexvit_base_patch16_gap", {"pos_embed_align_corners": True}, "align_corners=True"),
+        ("naflexvit_base_patch16_gap", {"pos_embed_use_grid_sample": True}, "grid_sample=True"),
+        ("naflexvit_base_patch16_gap", {"patchify_channels_last": False}, "channels_last=False"),
+        ("naflexvit_base_patch16_gap", {"pos_embed_antialias": False}, "bilinear alone"),
+        ("naflexvit_base_patch16_gap", {"pos_embed_interp_mode": "area"}, "bicubic"),
+        ("naflexvit_base_patch16_map", {"attn_pool_num_heads": 4}, "attn_pool_num_heads=4"),
+        ("naflexvit_base_patch16_gap", {"rope_type": "mixed"}, "rope_type='mixed'"),
+        ("vit_pe_core_base_patch16_224", {}, "has rotary positions"),
+    ],
+)  # fmt: skip
+def test_what_naflexvit_says_and_ours_have_not(architecture, args, said):
+    with pytest.raises(BadInput, match=said):
+        json_config.read("timm", {"architecture": architecture, "model_args": args}, naflex=True)
+
+
+@pytest.mark.parametrize(
     "given, found",
     [
         ({}, {}),

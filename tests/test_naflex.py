@@ -56,15 +56,35 @@ def test_layout_counts_images_one_after_another():
     assert of.grids_BL2[0, 3:5].tolist() == [[2, 2], [1, 3]]
 
 
-@pytest.mark.parametrize("grid", [(3, 3), (5, 2), (1, 7)])
-def test_positions_are_resized_as_pillow_does(grid):
-    """Pillow's bilinear filter averages where it shrinks, between centres of pixels."""
+TABLE = np.random.default_rng(0).normal(size=(5, 5)).astype(np.float32)
+TO = (5, 5), (7, 2), (1, 9)
+
+
+def resized(*how, **more):
+    """The table on each grid of `TO`, which are images of one sequence."""
+    of = naflex.layout(jnp.int32([TO]), 48)
+    places = naflex.positions(jnp.asarray(TABLE)[..., None], of, *how, **more)
+    return [part.reshape(to) for part, to in zip(np.split(places[0], [25, 39]), TO, strict=True)]
+
+
+@pytest.mark.parametrize("square", [False, True])
+@pytest.mark.parametrize("by", ["bilinear", "bicubic"])
+def test_positions_are_resized_as_pillow_does(by, square):
+    """Pillow's filters average where they shrink, between centres of pixels."""
     image = pytest.importorskip("PIL.Image")
-    table = np.random.default_rng(0).normal(size=(3, 3)).astype(np.float32)
-    want = np.asarray(image.fromarray(table).resize(grid[::-1], image.Resampling.BILINEAR))
-    of = naflex.layout(jnp.int32([[grid]]), grid[0] * grid[1])
-    have = naflex.positions(jnp.asarray(table)[..., None], of)
-    np.testing.assert_allclose(have.reshape(grid), want, atol=1e-6)
+    for grid, have in zip(TO, resized(by, square=square), strict=True):
+        to = (max(grid),) * 2 if square else grid[::-1]
+        want = np.asarray(image.fromarray(TABLE).resize(to, image.Resampling[by.upper()]))
+        np.testing.assert_allclose(have, want[: grid[0], : grid[1]], atol=1e-6)
+
+
+def test_linear_positions_lie_between_the_nearest():
+    """Each axis as numpy interpolates; a single row is read in the middle of the table."""
+    for grid, have in zip(TO, resized("linear"), strict=True):
+        rows, columns = ((np.arange(n) + 0.5) * 5 / n - 0.5 for n in grid)
+        at = np.stack([np.interp(rows, np.arange(5), column) for column in TABLE.T], axis=1)
+        want = np.stack([np.interp(columns, np.arange(5), row) for row in at])
+        np.testing.assert_allclose(have, want, atol=1e-6)
 
 
 @pytest.mark.integration
@@ -174,3 +194,23 @@ def test_images_are_packed_and_found_again():
     output = apply(made, params, packed)
     want = apply(made, params, single)
     np.testing.assert_allclose(output[places[:, 0], places[:, 1]], want, atol=1e-5)
+
+
+def test_batches_are_packed_in_the_order_of_what_has_room():
+    """Two rows of 8 patches; by hand: 6 + 2 and 4 in the first batch, 6 and 3 in the second."""
+    grids = np.int32([[2, 3], [1, 4], [2, 1], [2, 3], [1, 3]])
+    cells = np.arange(5 * 8, dtype=np.float32).reshape(5, 2, 1, 4, 1, 1) * np.ones(3, np.float32)
+    cells = cells.reshape(5, 2, 4, 3)  # patches of one pixel
+    packer = packing.Packing(budget=8, patch=1, rows=2)
+    singles = [
+        {"image": cells[a:b], "grid": grids[a:b], "_mask": np.arange(a, b) < 5}
+        for a, b in ((0, 3), (3, 5))
+    ]
+    first, second = packer.batches(iter(singles))
+    assert packer.order == [0, 2, 1, 3, 4]
+    assert first["grid"].tolist() == [[[2, 3], [2, 1]], [[1, 4], [0, 0]]]
+    assert first["_mask"].tolist() == [[True, True], [True, False]]
+    assert first["image"][..., 0].reshape(2, 8).tolist() == [
+        [0, 1, 2, 3, 4, 5, 16, 17], [8, 9, 10, 11, 0, 0, 0, 0]
+    ]  # fmt: skip
+    assert second["grid"].tolist() == [[[2, 3]], [[1, 3]]]

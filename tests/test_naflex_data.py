@@ -3,6 +3,7 @@
 
 """The op `naflex`: its grids, its canvas, and what chains, models and objectives it fits."""
 
+import argparse
 import dataclasses
 import io
 import re
@@ -14,6 +15,7 @@ from PIL import Image
 
 from vit_jax.build import objectives
 from vit_jax.build import run as build
+from vit_jax.cli import features
 from vit_jax.config import load as config_lib
 from vit_jax.data.numpy_ops import chain as numpy_chain
 from vit_jax.data.numpy_ops import naflex
@@ -120,7 +122,7 @@ def test_images_of_several_shapes_are_one_canvas(reader):
 
 def test_preprocessing_of_siglip2_is_that_of_transformers():
     """The patches, their number and their values, of a wide image."""
-    read = preprocessing.siglip2_reader({"image_processor_type": "Siglip2ImageProcessor"},
+    read = preprocessing.naflex_reader("hf", {"image_processor_type": "Siglip2ImageProcessor"},
                                         NaFlex(64, 16))  # fmt: skip
     image = np.random.default_rng(0).integers(0, 256, (48, 120, 3), np.uint8)
     canvas = read(image)
@@ -211,9 +213,12 @@ def test_channels_other_than_rgb():
     assert dataclasses.replace(op, enlarge=False).cells == (4, 4)
 
 
-def test_the_command_of_the_page_is_a_valid_run(root):
+def test_the_commands_of_the_page_are_valid(root):
     text = (root / "docs" / "naflex.md").read_text()
-    (block,) = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
+    block, packed = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
+    parser = argparse.ArgumentParser()
+    features.add_arguments(parser)
+    assert parser.parse_args(shlex.split(packed)[2:]).pack == 1024
     command = shlex.split(block.replace("\\\n", " "))
     recipe = str(root / command[2].removeprefix("--config="))
     config = config_lib.load(recipe, [word for word in command if word.startswith("--config.")])

@@ -46,10 +46,32 @@ def test_a_run_is_trained_evaluated_and_asked_about_files(tmp_path, root):
     assert main.main(["evaluate", workdir, f"--out={out}"]) == 0
     found = json.loads((tmp_path / "out" / "evaluation.json").read_text())
     assert found["top1"] == trained["top1"]
+    packed_answers_are_the_same(tmp_path, workdir, found)
     files = [str(tmp_path / "images" / name / "0.png") for name in ("wide", "tall")]
     assert main.main(["predict", workdir, *files, f"--out={tmp_path / 'p.csv'}"]) == 0
     with open(tmp_path / "p.csv", newline="") as lines:
         assert {row["image"] for row in csv.DictReader(lines)} == {*files}
+
+
+def packed_answers_are_the_same(tmp_path, workdir, found):
+    """Of `evaluate`, of `features` of a split, and of files of which one is damaged."""
+    out, pack = tmp_path / "packed", "--pack=40"
+    assert main.main(["evaluate", workdir, pack, f"--out={out}"]) == 0
+    again = json.loads((out / "evaluation.json").read_text())
+    assert (again["top1"], again["confusion"]) == (found["top1"], found["confusion"])
+    (tmp_path / "0.png").write_bytes(b"no image")
+    files = [str(tmp_path / "0.png"), *(str(tmp_path / "images" / n) for n in ("wide", "tall"))]
+    for given, code in ((["--data=", "--split=train"], 0), (files, 2)):
+        found = []
+        for more in ([], [pack]):
+            saved = tmp_path / f"features{len(found)}.npz"
+            assert main.main(["features", workdir, *given, *more, f"--out={saved}"]) == code
+            found.append(np.load(saved))
+        one, packed = found
+        assert one["names"].tolist() == packed["names"].tolist()
+        assert np.std(one["features"]) > 0.1
+        np.testing.assert_allclose(packed["features"], one["features"], atol=1e-5)
+    assert main.main(["features", workdir, *files, "--pack=15", f"--out={saved}"]) == 2
 
 
 def stepped(shape=(1, 1, 1, 1), **options):

@@ -516,6 +516,8 @@ TAKEN = {
     "window": (2, "vh"),
     "global_blocks": (2, "vh"),
     "naflex": (4, "v"),
+    "naflex_filter": ("bicubic", "v"),
+    "naflex_square": (True, "v"),
     "pool_heads": (2, "vh"),
     "pool_mlp": (100, "vh"),
 }
@@ -524,6 +526,7 @@ TAKEN = {
 NEEDED = {name: {"rope": "axial"} for name in TAKEN if name.startswith("rope_")}
 NEEDED["rope_grid"] |= {"rope_coordinates": "index"}
 NEEDED["class_token"] = {"pool": "gap"}
+NEEDED["naflex_filter"] = NEEDED["naflex_square"] = {"naflex": 4}
 NEEDED["global_blocks"] = {"window": 2}
 NEEDED["pool_heads"] = NEEDED["pool_mlp"] = {"pool": "map"}
 

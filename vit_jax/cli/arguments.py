@@ -89,6 +89,18 @@ def names(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def pack(parser: argparse.ArgumentParser) -> None:
+    """Declares --pack, the budget of a sequence of several images."""
+    parser.add_argument(
+        "--pack",
+        type=int,
+        default=0,
+        metavar="N",
+        help="number of patches of a sequence into which several images are packed, for images of "
+        "any aspect ratio (default: one image in a sequence)",
+    )
+
+
 def images(parser: argparse.ArgumentParser, nargs: str) -> None:
     """Declares the image files."""
     parser.add_argument(
@@ -140,6 +152,7 @@ def open_model(args: argparse.Namespace) -> "Model":
             patch=args.patch,
             merge=getattr(args, "merge_tokens", None),
             names=getattr(args, "names", ""),
+            pack=getattr(args, "pack", 0),
         )
 
 

@@ -52,7 +52,7 @@ def predict(args: argparse.Namespace) -> int:
     from vit_jax.data.inspect import colours, show
     from vit_jax.reports import detection_page
 
-    arguments.check_unused(args, "boxes", topk=5, names="", heads=0, patch=0)
+    arguments.check_unused(args, "boxes", topk=5, names="", heads=0, patch=0, pack=0)
     if not args.out.endswith(".json"):
         raise BadInput(f"{args.weights} predicts boxes; give --out=FILE.json for them.")
     out = arguments.writable(args.out)
@@ -148,7 +148,7 @@ def evaluate(args: argparse.Namespace) -> "Detected":
     from vit_jax.inference import model as inference
     from vit_jax.reports import dense_page, detection_page, summary
 
-    unused = {"labels": "", "classes": "all", "names": "", "heads": 0, "patch": 0}
+    unused = {"labels": "", "classes": "all", "names": "", "heads": 0, "patch": 0, "pack": 0}
     arguments.check_unused(args, "boxes", **unused, merge_tokens=None)
     detection.check_installed()
     with arguments.own_words():

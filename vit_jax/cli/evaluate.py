@@ -29,6 +29,7 @@ log = logging.getLogger("vit_jax")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the arguments."""
     arguments.weights(parser)
+    arguments.pack(parser)
     arguments.data(parser)
     parser.add_argument(
         "--labels",

@@ -20,6 +20,7 @@ log = logging.getLogger("vit_jax")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the arguments."""
     arguments.weights(parser)
+    arguments.pack(parser)
     arguments.images(parser, "*")
     arguments.data(parser)
     parser.add_argument(

@@ -22,6 +22,7 @@ log = logging.getLogger("vit_jax")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the arguments."""
     arguments.weights(parser)
+    arguments.pack(parser)
     arguments.images(parser, "+")
     parser.add_argument(
         "--topk", type=int, default=5, metavar="K", help="classes per image (default: 5)"

@@ -61,7 +61,7 @@ def predict(args: argparse.Namespace) -> int:
     """Writes masks, overlays and a legend into the folder `--out`; returns the exit code."""
     from vit_jax.data.inspect import colours, show
 
-    arguments.check_unused(args, "masks", topk=5, names="", heads=0, patch=0)
+    arguments.check_unused(args, "masks", topk=5, names="", heads=0, patch=0, pack=0)
     if not args.out:
         raise BadInput(f"{args.weights} predicts masks; give --out=FOLDER for them.")
     out = Path(args.out).expanduser().resolve()
@@ -96,7 +96,7 @@ def evaluate(args: argparse.Namespace) -> "Segmented":
     from vit_jax.inference import model as inference
     from vit_jax.reports import dense_page, segmentation_page, summary
 
-    unused = {"labels": "", "classes": "all", "names": "", "heads": 0, "patch": 0}
+    unused = {"labels": "", "classes": "all", "names": "", "heads": 0, "patch": 0, "pack": 0}
     arguments.check_unused(args, "masks", **unused, merge_tokens=None)
     with arguments.own_words():
         opened = inference.open_data(args.weights, args.data or "", args.data_dir)

@@ -15,6 +15,7 @@ EpsilonIn = Literal["std", "variance"]
 FinalNorm = Literal["tokens", "pooled"]
 Gate = Literal["none", "silu", "gelu"]
 Gelu = Literal["tanh", "erf", "quick"]
+NaFlexFilter = Literal["bilinear", "bicubic", "linear"]
 Norm = Literal["layer", "rms"]
 NormAt = Literal["pre", "post", "sandwich"]
 Pool = Literal["token", "gap", "map", "token+gap"]
@@ -125,6 +126,12 @@ class Model:
         0, "ViT: positions a side of a table that is resized to the grid of each image, of any "
         "aspect ratio (SigLIP 2 NaFlex: 16; docs/naflex.md); 0: images of one size",
         Range(0, 256))
+    naflex_filter: NaFlexFilter = results(
+        "bilinear", "how that table is resized: bilinear (SigLIP 2) or bicubic, both with means "
+        "where it shrinks, or linear: bilinear without means")
+    naflex_square: bool = results(
+        False, "resize that table to a square of the longer side of the grid, and take its first "
+        "rows and columns, so that positions keep the aspect ratio")
     window: int = results(
         0, "ViT: side in patches of the windows within which most blocks attend (ViTDet); 0: none",
         Range(0, 2**16))

@@ -7,7 +7,7 @@ Features are the input of the model's head; if a model has a pre-logits layer, t
 Axes: B batch, H W C image, D width. Start from `make_step`, then `compute`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -35,6 +35,9 @@ def make_step(
 ) -> Step:
     """Returns the jitted function (params, batch) -> float32 [B, D] and the mask, replicated.
 
+    A batch of sequences with several images, see `naflex.Canvas`, has a mask [B, S], and gives
+    [B * S, D].
+
     Args:
       cfg: the model.
       rules: mesh and placement.
@@ -52,9 +55,10 @@ def make_step(
             image_BHWC = normalise(image_BHWC, mean, std)
         shown = with_grids(image_BHWC, batch)
         features_BD = jnp.asarray(model.apply({"params": params}, shown, train=False))
+        features_BD = features_BD.reshape(-1, features_BD.shape[-1])  # of images in a sequence
         if of_logits is not None:
             features_BD = of_logits(features_BD)
-        return features_BD.astype(jnp.float32), batch["_mask"]
+        return features_BD.astype(jnp.float32), batch["_mask"].reshape(-1)
 
     options = compile_ahead.options(rules.mesh.devices.flat[0].platform)
     return jax.jit(step, out_shardings=rules.replicated, compiler_options=options)
@@ -67,6 +71,7 @@ def compute(
     rules: Rules,
     batch_size: int,
     progress: Callable[[int], None] = lambda _: None,
+    order: Sequence[int] = (),
 ) -> np.ndarray:
     """Returns float32 [n, D]: every image once, in split order, the same in every process.
 
@@ -78,6 +83,8 @@ def compute(
       batch_size: images at a time, all devices together; a multiple of the number of devices that
         share a batch.
       progress: called with the number of images done.
+      order: the number of each image in the order of `rows`, known when these are read; (): they
+        come in order.
 
     Raises:
       RunFailed: a feature is not finite.
@@ -101,6 +108,7 @@ def compute(
     if waiting is not None:
         fetch(*waiting)
     features = np.concatenate(parts)
+    features = features[np.argsort(order)] if len(order) else features
     bad = np.flatnonzero(~np.isfinite(features).all(axis=1))
     if len(bad):
         raise RunFailed(

@@ -8,6 +8,7 @@ This module must not train. Start from `open_model`, then `Model.of_split` or `M
 
 import dataclasses
 import logging
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +33,7 @@ from vit_jax.data.splits.split import Split
 from vit_jax.errors import BadInput
 from vit_jax.evaluators import features
 from vit_jax.inference import inputs
+from vit_jax.inference import packing as packing_lib
 from vit_jax.models import variants
 from vit_jax.runtime import coordination
 from vit_jax.step import metrics
@@ -56,6 +58,7 @@ class Model:
       cfg: the configuration of the model.
       params: the parameters, replicated on every device.
       rules: mesh and placement; images are split over all devices.
+      pack: patches of a sequence into which several images are packed; 0: one image in each.
     """
 
     weights: Weights
@@ -65,6 +68,7 @@ class Model:
     cfg: variants.Config
     params: Any = dataclasses.field(repr=False)
     rules: sharding.Rules
+    pack: int = 0
 
     @property
     def channels(self) -> int:
@@ -134,7 +138,20 @@ class Model:
           float32 [N, D], in the order of the split.
         """
         rows = self._rows(split, few_shot=few_shot)
-        return features.compute(step, self.params, rows, self.rules, self.batch_size, progress)
+        return self._compute(step, rows, progress)
+
+    def _compute(self, step: features.Step, rows: features.Rows, progress: Progress) -> np.ndarray:
+        """Returns what a step gives for each image, float32 [N, D]."""
+        if not self.pack:
+            return features.compute(step, self.params, rows, self.rules, self.batch_size, progress)
+        parts, patch = self.rules.batch_parts, self.cfg.stride
+        cells = math.prod(variants.grid(self.cfg, *self.size))
+        sequences = parts * max(1, round(EACH * cells / self.pack))
+        packing = packing_lib.Packing(self.pack, patch, sequences)
+        return features.compute(
+            step, self.params, lambda own: packing.batches(rows(own)), self.rules, sequences,
+            progress, packing.order,
+        )  # fmt: skip
 
     def _rows(self, split: Split, *, few_shot: bool) -> features.Rows:
         workers, images = os.cpu_count() or 1, self.weights.images
@@ -185,10 +202,7 @@ class Model:
             if rows:
                 yield inputs.as_batch(rows, self.batch_size)
 
-        outputs = features.compute(
-            step, self.params, batches, self.rules, self.batch_size,
-            lambda done: progress(done + len(bad)),
-        )  # fmt: skip
+        outputs = self._compute(step, batches, lambda done: progress(done + len(bad)))
         return read, outputs, bad
 
     def read_files(self, paths: Sequence[str]) -> Iterator[tuple[str, Any]]:
@@ -226,6 +240,7 @@ def open_model(
     patch: int = 0,
     merge: int | None = None,
     names: str = "",
+    pack: int = 0,
 ) -> Model:
     """Loads the model of FILE_OR_RUN onto all devices of this process.
 
@@ -237,6 +252,7 @@ def open_model(
       merge: pairs of tokens that each layer merges; None: as in the run.
       names: a file of class names, one a line; "": the names in the run, or in config.json beside
         the file.
+      pack: patches of a sequence into which several images are packed; 0: one image in each.
 
     Raises:
       BadInput: the weights are missing or not readable, or the file lacks a necessary fact.
@@ -256,11 +272,28 @@ def open_model(
                 f"--names={names} has {len(known)} names, the model {weights.classes} classes; "
                 "give the list that it was trained with."
             )
+    _check_pack(weights.config, size, pack)
     cfg, params = loading.ordinary(weights, size)
     mesh = sharding.make_mesh(replica=0, data=-1, fsdp=1, tensor=1)
     rules = sharding.Rules(mesh, (("act_batch", ("replica", "data")),))
     params = jax.device_put(params, rules.replicated)
-    return Model(weights, size, known, sigmoid, cfg, params, rules)
+    return Model(weights, size, known, sigmoid, cfg, params, rules, pack)
+
+
+def _check_pack(cfg: variants.Config, size: tuple[int, int], pack: int) -> None:
+    """Raises BadInput for images that cannot be packed, or sequences too short for one of them."""
+    if not pack:
+        return
+    if not getattr(cfg, "naflex", 0):
+        raise BadInput(
+            f"--pack={pack}: only models of images of any aspect ratio (model.naflex, "
+            "docs/naflex.md) take several in a sequence; leave it out."
+        )
+    if pack < (most := math.prod(variants.grid(cfg, *size))):
+        raise BadInput(
+            f"--pack={pack}: an image has up to {most} patches; give at least as many for a "
+            "sequence, or a smaller --image_size."
+        )
 
 
 def _of_file(text: str, weights: Weights) -> tuple[tuple[str, ...], bool]:

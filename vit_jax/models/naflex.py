@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from vit_jax.config.model_section import NaFlexFilter
 from vit_jax.errors import BadInput
 from vit_jax.models.settings import Settings
 from vit_jax.models.windows import MASKED
@@ -64,22 +65,43 @@ def layout(grids_BS2: jax.Array, length: int) -> Layout:
     return Layout(jnp.where(real_BL, segments_BL, -1), places_BL2, grids_BL2)
 
 
-def positions(table_GGD: jax.Array, of: Layout) -> jax.Array:
+def positions(
+    table_GGD: jax.Array, of: Layout, by: NaFlexFilter = "bilinear", *, square: bool = False
+) -> jax.Array:
     """Returns the position embedding of each patch, float32 [B, L, D].
 
-    The table is resized to the grid of each image, bilinearly between the centres of cells, with
-    means where the grid is smaller (antialias), as SigLIP 2 does.
+    The table is resized to the grid of each image, between the centres of cells.
+
+    Args:
+      table_GGD: the table.
+      of: the places of the patches.
+      by: bilinear, as SigLIP 2 does, or bicubic (Keys, a = -0.5), both with means where the grid is
+        smaller (antialias); linear: bilinear between the nearest cells at any size.
+      square: whether the table is resized to a square of the longer side of the grid, whose first
+        rows and columns the image takes (aspect preserving).
     """
     side = table_GGD.shape[0]
-    scale_BL2 = side / of.grids_BL2.astype(jnp.float32)
+    grids_BL2 = of.grids_BL2.astype(jnp.float32)
+    if square:
+        grids_BL2 = jnp.max(grids_BL2, axis=-1, keepdims=True)
+    scale_BL2 = side / grids_BL2
     centres_BL2 = (of.places_BL2 + 0.5) * scale_BL2 - 0.5
-    reach_BL2G = jnp.maximum(scale_BL2, 1.0)[..., None]
     distance_BL2G = jnp.abs(jnp.arange(side)[None, None, None] - centres_BL2[..., None])
-    shares_BL2G = jnp.maximum(1.0 - distance_BL2G / reach_BL2G, 0.0)
+    if by != "linear":
+        distance_BL2G /= jnp.maximum(scale_BL2, 1.0)[..., None]
+    shares_BL2G = _cubic(distance_BL2G) if by == "bicubic" else 1.0 - distance_BL2G
+    shares_BL2G = jnp.where(distance_BL2G < (2 if by == "bicubic" else 1), shares_BL2G, 0.0)
     shares_BL2G /= jnp.sum(shares_BL2G, axis=-1, keepdims=True)
     rows_BLG, columns_BLG = shares_BL2G[:, :, 0], shares_BL2G[:, :, 1]
     both_BLGG = rows_BLG[..., None] * columns_BLG[:, :, None]
     return jnp.einsum("blij,ijd->bld", both_BLGG, table_GGD, precision="highest")
+
+
+def _cubic(x: jax.Array) -> jax.Array:
+    """Returns the cubic kernel of Keys with a = -0.5 at distances from 0 to 2."""
+    near = (1.5 * x - 2.5) * x * x + 1.0
+    far = ((-0.5 * x + 2.5) * x - 4.0) * x + 2.0
+    return jnp.where(x < 1, near, far)
 
 
 def apart(queries_BQ: jax.Array, memory_BL: jax.Array) -> jax.Array:

@@ -148,7 +148,7 @@ class ViT(nn.Module):
         cfg, side = self.cfg, self.cfg.naflex
         table_1LD = position_table(cfg, self.param, (side, side))
         table_GGD = table_1LD[0, cfg.prefix :].reshape(side, side, -1)
-        patches_BLD = naflex.positions(table_GGD, of)
+        patches_BLD = naflex.positions(table_GGD, of, cfg.naflex_filter, square=cfg.naflex_square)
         first_1PD = jnp.tile(table_1LD[:, : cfg.prefix], (len(patches_BLD), images, 1))
         return jnp.concatenate([first_1PD, patches_BLD], axis=1)
 

@@ -16,6 +16,7 @@ from vit_jax.config.model_section import (
     FinalNorm,
     Gate,
     Gelu,
+    NaFlexFilter,
     Norm,
     NormAt,
     Pool,
@@ -131,6 +132,8 @@ class ViTConfig(TokenConfig):
     drop_path: float = 0.0  # rate of the last block; the first has 0, linear in between
     patch_dropout: float = 0.0  # share of patches left out in training (arXiv:2208.07220)
     naflex: int = 0  # side of a table of positions for images of any aspect ratio; see `naflex`
+    naflex_filter: NaFlexFilter = "bilinear"
+    naflex_square: bool = False
     merge: int = 0  # pairs of tokens that each layer merges, see `merging`
     window: int = 0  # side in patches of the windows of most blocks, see `windows`; 0: no windows
     global_blocks: int = 4
@@ -340,6 +343,7 @@ def kept(share_left_out: float, patches: int) -> int:
 _TAKES = settings.TOKENS | {"heads", "pool", "posemb", "posemb_at", "posemb_std", "registers"}
 _TAKES |= {"representation", "dropout", "attention_dropout", "attention"}
 _TAKES |= set(OPTIONS)
+_PIXELS = {"mup_base_width", "naflex_filter", "naflex_square"}  # not of hybrids
 
 
 def config(wanted: Settings, classes: int, units: str | None, size: str, patch: str) -> ViTConfig:
@@ -355,8 +359,8 @@ def config(wanted: Settings, classes: int, units: str | None, size: str, patch: 
     Raises:
       BadInput: a setting does not fit.
     """
-    more = {"mup_base_width"} if units is None else settings.BACKBONE
-    settings.refuse_others(wanted, _TAKES | more)
+    takes = _TAKES | _PIXELS if units is None else _TAKES - _PIXELS | settings.BACKBONE
+    settings.refuse_others(wanted, takes)
     keepable = attention.KEEPABLE + layers.KEEPABLE
     if units is not None:
         from vit_jax.models import resnet

@@ -14,6 +14,7 @@ OPTIONS = ("class_token", "distillation", "rope", "rope_base", "rope_coordinates
 OPTIONS += ("rope_jitter", "rope_rescale", "stem_bias", "stem_norm", "norm", "norm_at")
 OPTIONS += ("final_norm", "parallel", "layer_scale", "qk_norm", "gate", "mlp_norm", "biases")
 OPTIONS += ("patch_dropout", "merge", "window", "global_blocks", "naflex")
+OPTIONS += ("naflex_filter", "naflex_square")
 OPTIONS += ("pool_heads", "pool_mlp")
 
 
@@ -78,6 +79,9 @@ def _check_together(wanted: Settings) -> None:
         ),
         "pool_heads and pool_mlp are those of pool=map": (
             wanted.pool != "map" and max(wanted.pool_heads, wanted.pool_mlp) > 0
+        ),
+        "naflex_filter and naflex_square without naflex": (
+            not wanted.naflex and (wanted.naflex_filter != "bilinear" or wanted.naflex_square)
         ),
         "global_blocks without window": wanted.global_blocks != 4 and not wanted.window,
         "final_norm=pooled: pool=map has a norm of its own after the tokens'": (

@@ -18,7 +18,11 @@ from vit_jax.weights.formats.json_config import SCALE
 
 
 def settings_of(
-    family: str, flat: Mapping[str, np.ndarray], image_size: tuple[int, int] | None
+    family: str,
+    flat: Mapping[str, np.ndarray],
+    image_size: tuple[int, int] | None,
+    *,
+    naflex: bool = False,
 ) -> tuple[dict[str, Any], tuple[int, int] | None]:
     """Returns the settings that weights imply for their model.
 
@@ -26,6 +30,7 @@ def settings_of(
       family: vit, bit or mixer.
       flat: name -> array (only shapes are read).
       image_size: rows and columns, if known from elsewhere.
+      naflex: whether the position embedding is a square table for images of any size.
 
     Returns:
       Fields of `variants.Settings` and `classes`; and the image size, None if unknown.
@@ -35,7 +40,10 @@ def settings_of(
     """
     reader = {"vit": _vit, "bit": _bit, "mixer": _mixer}[family]
     try:
-        settings, size = reader(flat, image_size)
+        settings, size = reader(flat, None if naflex else image_size)
+        if naflex and size is not None:
+            settings["naflex"] = size[0] // flat["embedding/kernel"].shape[0]
+            size = image_size or size
         classes = flat["head/kernel"].shape[1] if "head/kernel" in flat else 0
     except BadInput:
         raise

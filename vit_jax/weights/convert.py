@@ -107,8 +107,7 @@ def read(
     if path.suffix == ".npz":
         arrays = _prefixed(arrays)
     tensors = {name: (tuple(a.shape), str(a.dtype)) for name, a in arrays.items()}
-    for name in [n for n in arrays if recognise.IGNORED.fullmatch(n)]:
-        del arrays[name]
+    arrays = {n: array for n, array in arrays.items() if not recognise.IGNORED.fullmatch(n)}
     if path.suffix == ".npz":
         _check_floats(path, arrays)  # before they are split under other names
         arrays = layers(arrays)
@@ -126,10 +125,11 @@ def read(
     pool = described.pop("pool", "")
     kind = str(content.get("model_type", "") or "".join(form.kinds[:1]))
     recognise.check_kind(path, form, kind)
-    context = recognise.context(form, arrays, described_heads or heads, size)
+    naflex = "naflex" in form.constants
+    context = recognise.context(form, arrays, described_heads or heads, None if naflex else size)
     flat = _float32(name_table.read(form, arrays, context), shapes_only)
     flat = form.after_read(flat, context.patches)
-    settings, size = architecture.settings_of(form.family, flat, size)
+    settings, size = architecture.settings_of(form.family, flat, size, naflex=naflex)
     constants = {key: described.get(key, value) for key, value in form.constants.items()}
     if "stages" not in settings:
         constants = {k: v for k, v in constants.items() if k[:3] not in ("gn_", "ws_")}
@@ -139,10 +139,10 @@ def read(
         settings = _settled_vit(path, form, settings, constants, pool, "cls" in flat)
     else:
         settings = constants | settings
-    _check_described(path, form, settings, described)
+    recognise.check_described(path, form, settings, described)
     if form.name == "timm" and not content:
         _warn_of_assumptions(path, settings)
-    if settings.get("naflex") and images:
+    if naflex and images and form.name == "hf":
         size = image_settings.canvas_size(images, flat["embedding/kernel"].shape[0]) or size
     return Weights(
         flat, form.name, settings, settings.pop("classes"), size, tensors, images, names, sigmoid,
@@ -248,7 +248,7 @@ def _beside(
         images = model.get("pretrained_cfg", model)
     else:
         images = files.read_json(path.with_name(json_config.PREPROCESSOR))
-    return json_config.read(form.name, model), images
+    return json_config.read(form.name, model, naflex="naflex" in form.constants), images
 
 
 @functools.cache
@@ -258,28 +258,13 @@ def _warn_once(message: str) -> None:
 
 def _warn_of_assumptions(path: Path, settings: dict[str, Any]) -> None:
     """Logs what is assumed about a file of timm that no config.json describes."""
-    keys = [key for key in ("pool", "gelu", "ln_epsilon", "gn_epsilon", "rope") if key in settings]
+    keys = ("pool", "gelu", "ln_epsilon", "gn_epsilon", "rope", "naflex_filter", "naflex_square")
+    keys = [key for key in keys if key in settings]
     assumed = ", ".join(f"{key}={settings[key]}" for key in keys)
     _warn_once(
         f"{path} has no {json_config.NAME} beside it: {assumed} are assumed; results are wrong "
         "where the model has others."
     )
-
-
-def _check_described(
-    path: Path, form: Format, settings: dict[str, Any], described: dict[str, Any]
-) -> None:
-    """Raises BadInput if a file and the configuration beside it belong to two different models."""
-    for key in described.keys() & settings.keys():
-        if described[key] != settings[key]:
-            raise BadInput(
-                f"{path}: its weights have {key}={settings[key]}, its {json_config.NAME} says "
-                f"{described[key]}; put the right one beside it, or none."
-            )
-    if form.name == "hf" and settings["classes"] and settings["representation"]:
-        raise BadInput(f"{path}: no transformers model has a head after its pooler; drop one.")
-    if described.get("pool_include_prefix"):
-        raise BadInput(f"{path}: pool_include_prefix; our models leave registers out of the pool.")
 
 
 def _check_floats(path: Path, arrays: Flat) -> None:

@@ -189,7 +189,7 @@ def hf(config: Mapping[str, Any]) -> dict[str, Any]:
 def canvas_size(content: Mapping[str, Any], patch: int) -> tuple[int, int] | None:
     """Returns rows and columns of pixels with as many patches as a processor of SigLIP 2 allows.
 
-    The sides are as near to each other as they can be. None: `max_num_patches` is missing.
+    None: `max_num_patches` is missing.
 
     Raises:
       BadInput: see `hf`, or the processor has another `patch_size`.
@@ -200,7 +200,11 @@ def canvas_size(content: Mapping[str, Any], patch: int) -> tuple[int, int] | Non
             f"preprocessor_config: patch_size={content['patch_size']}, the model has patches of "
             f"{patch} pixels; correct the file."
         )
-    if (budget := content.get("max_num_patches")) is None:
-        return None
+    budget = content.get("max_num_patches")
+    return None if budget is None else canvas_of(budget, patch)
+
+
+def canvas_of(budget: int, patch: int) -> tuple[int, int]:
+    """Returns rows and columns of pixels with this number of patches, as equal as they can be."""
     rows = next(n for n in range(math.isqrt(budget), 0, -1) if budget % n == 0)
     return rows * patch, budget // rows * patch

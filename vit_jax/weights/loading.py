@@ -416,15 +416,15 @@ def _reader(weights: Weights, size: tuple[int, int]) -> Preprocess:
             f"these weights take images of {weights.channels} channels, and the preprocessing of "
             f"{weights.format} makes RGB; keep such models as runs, or as npz."
         )
-    sides = {"height": size[0], "width": size[1]}
+    if getattr(weights.config, "naflex", 0):
+        budget = NaFlex(size, weights.config.stride)
+        return preprocessing.naflex_reader(weights.format, images, budget)
     if weights.format == "timm":
         return preprocessing.timm_reader(images | {"input_size": [3, *size]})
-    if getattr(weights.config, "naflex", 0):
-        return preprocessing.siglip2_reader(images, NaFlex(size, weights.config.stride))
-    if images.get("do_center_crop"):
-        if images.get("crop_size") not in (sides, size[0]):
-            images = images | {"do_center_crop": False, "size": sides}
-    elif images.get("do_resize", True):
+    sides = {"height": size[0], "width": size[1]}
+    if images.get("do_center_crop") and images.get("crop_size") not in (sides, size[0]):
+        images = images | {"do_center_crop": False, "size": sides}
+    elif not images.get("do_center_crop") and images.get("do_resize", True):
         images = images | {"size": sides}
     return preprocessing.hf_reader(images)
 

@@ -339,30 +339,39 @@ def hf_reader(preprocessor_config: Mapping[str, Any]) -> Reader:
     return _reader(one)
 
 
-def siglip2_reader(preprocessor_config: Mapping[str, Any], op: NaFlex) -> Reader:
-    """Makes the reader of transformers' processor of SigLIP 2 NaFlex, with Pillow.
+def naflex_reader(form: str, config: Mapping[str, Any], op: NaFlex) -> Reader:
+    """Makes the reader of timm's or transformers' images of any aspect ratio, with Pillow.
 
     Args:
-      preprocessor_config: see `hf_reader`; sizes in it are not read.
+      form: timm or hf.
+      config: see `timm_reader`, `hf_reader`; sizes and crops in it are not read.
       op: the patch and the budget of the model.
 
     Returns:
       A reader that gives a `Canvas`, and raises BadInput as that of `hf_reader` does.
     """
+    from PIL import Image
+
     from vit_jax.data.numpy_ops import naflex
 
-    wanted = image_settings.hf(preprocessor_config)
-    factor = wanted["rescale_factor"] if wanted["do_rescale"] else 1.0
-    mean, std = np.float32(wanted["image_mean"]), np.float32(wanted["image_std"])
+    if form == "timm":
+        wanted = image_settings.timm(config)
+        resample: Any = Image.Resampling[wanted["interpolation"].upper()]
+        factor, normalises = 1 / 255, True
+        mean, std = np.float32(wanted["mean"]), np.float32(wanted["std"])
+    else:
+        wanted = image_settings.hf(config)
+        resample, normalises = wanted["resample"], wanted["do_normalize"]
+        factor = wanted["rescale_factor"] if wanted["do_rescale"] else 1.0
+        mean, std = np.float32(wanted["image_mean"]), np.float32(wanted["image_std"])
 
     def one(name: str, content: bytes | np.ndarray) -> Canvas:
         picture = _open(name, content)
         rows, columns = naflex.grid(op, (picture.height, picture.width))
         with _named(name, "resizing"):
-            sides = columns * op.patch, rows * op.patch
-            picture = _resized(picture, *sides, wanted["resample"])
+            picture = _resized(picture, columns * op.patch, rows * op.patch, resample)
         image = (np.asarray(picture) * np.float64(factor)).astype(np.float32)
-        image = (image - mean) / std if wanted["do_normalize"] else image
+        image = (image - mean) / std if normalises else image
         return Canvas(naflex.in_cells(op, image, 0.0), np.array([rows, columns], np.int32))
 
     return _reader(one)

@@ -48,7 +48,7 @@ _REFUSED: tuple[tuple[str, str], ...] = (
     (r"eva_giant_.*", "learned positions with separate biases of queries and values"),
     (r"vit_.*_lingbot.*|.*sapiens2.*", "an attention of another kind"),
     (r"test_vit3", "a pool that reads registers"),
-    (r"vit_.*_radio_.*|vit_intern300m_.*", _NO_LAST_NORM),
+    (r"(naflex)?vit_.*_radio_.*|vit_intern300m_.*", _NO_LAST_NORM),
 )
 
 
@@ -112,6 +112,28 @@ def check_kind(path: Path, form: Format, kind: str) -> None:
         f"{path}: its {json_config.NAME} says model_type={kind}, which is not a family that is "
         f"read; the nearest by its tensors is {nearest}. docs/models.md lists the families."
     )
+
+
+def check_described(
+    path: Path, form: Format, settings: dict[str, Any], described: dict[str, Any]
+) -> None:
+    """Raises BadInput if a file and the configuration beside it belong to two different models."""
+    for key in described.keys() & settings.keys():
+        if described[key] != settings[key]:
+            raise BadInput(
+                f"{path}: its weights have {key}={settings[key]}, its {json_config.NAME} says "
+                f"{described[key]}; put the right one beside it, or none."
+            )
+    if form.name == "hf" and settings["classes"] and settings["representation"]:
+        raise BadInput(f"{path}: no transformers model has a head after its pooler; drop one.")
+    with_class = settings.get("class_token") and settings["pool"] == "map"
+    if with_class and form.name == "timm" and not form.architectures:
+        raise BadInput(
+            f"{path}: its attention pool leaves the class token out, and ours reads it; keep a "
+            "model without a class token."
+        )
+    if described.get("pool_include_prefix"):
+        raise BadInput(f"{path}: pool_include_prefix; our models leave registers out of the pool.")
 
 
 def _unknown(form: Format, arrays: Flat) -> list[str]:

@@ -36,16 +36,17 @@ def describe(weights: Weights, size: tuple[int, int]) -> tuple[Images | None, st
     """
     if weights.format in ("npz", "big_vision"):
         return ORIGINAL, ""
-    settings = weights.images
+    settings = dict(weights.images)
     if not settings:
         return None, "no file beside the weights says how to prepare images"
     loading.reader(weights, size)  # checks all values
     antialias: bool | None = True  # like Pillow
+    any_shape = getattr(weights.config, "naflex", 0) > 0
     if weights.format == "run":
-        any_shape = getattr(weights.config, "naflex", 0) > 0
         (shorter, antialias), kind = _chain_resizing(settings["ops"], size, any_shape), "bilinear"
         mean, std, words = settings["mean"], settings["std"], f"the chain {settings['ops']}"
     elif weights.format == "timm":
+        settings |= {"crop_mode": "squash", "crop_pct": 1.0} if any_shape else {}
         shorter, kind, mean, std = _timm_values(settings, size)
         words = f"timm's crop_mode={settings.get('crop_mode')}, crop_pct={settings.get('crop_pct')}"
     else:

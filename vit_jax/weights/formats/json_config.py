@@ -11,8 +11,9 @@ import dataclasses
 import math
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
+from vit_jax.config.model_section import NaFlexFilter
 from vit_jax.errors import BadInput, unknown
 
 NAME = "config.json"
@@ -35,6 +36,7 @@ _TIMM_TANH = re.compile(
 _TIMM_FACTS: tuple[tuple[str, dict[str, Any]], ...] = (
     (r"vit_.*_clip_.*", {"ln_epsilon": 1e-5}),
     (r"vit_.*_clip_quickgelu_.*", {"gelu": "quick"}),
+    (r"naflexvit_.*_siglip", {"gelu": "tanh"}),
     (r"aimv2_.*", {"ln_epsilon": 1e-5, "norm": "rms"}),
     (r"vit_.*_(dinov3|eupe)(_.*)?", {"ln_epsilon": 1e-5}),
     (r"vit_pe_core_(tiny|small|large)_.*", {"rope_grid": 24}),
@@ -43,6 +45,7 @@ _TIMM_FACTS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 _TIMM_HEADS = {"vit_base_patch16_gap_224": 16, "vit_7b_patch16_dinov3": 32}
 _TIMM_HEADS |= {"vit_pe_core_gigantic_patch14_448": 16}
+_TIMM_HEADS |= {f"naflexvit_so150m2_patch16_reg1_{pool}": 13 for pool in ("gap", "map")}
 _POOLS = {"token": "token", "avg": "gap", "map": "map"}
 _LONGEST_SIDE = 65535  # pixels
 # Arguments of timm's rotary positions that change outputs -> those of our models.
@@ -51,6 +54,16 @@ _TIMM_ROPE = {
     "rope_grid_offset": 0.0, "rope_mrope_section": None,
 }  # fmt: skip
 _TIMM_ROPE_TRAINING = ("rope_shift_coords", "rope_jitter_coords", "rope_rescale_coords")
+# Names of timm whose class NaFlexVit has rotary positions, which no tensor shows.
+_TIMM_NAFLEX_ROTARY = re.compile(r"(eva|vit_pe_|beit).*|vit_.*_(dinov3|eupe|rope)(_.*)?")
+# Arguments of timm's NaFlexVit that change outputs -> the values of our models.
+_TIMM_NAFLEX: dict[str, tuple[Any, ...]] = {
+    "pos_embed_align_corners": (None, False),
+    "pos_embed_use_grid_sample": (None, False),
+    "patchify_channels_last": (None, True),
+    "rope_type": (None, "", "none"),
+    "attn_pool_num_heads": (None,),
+}
 _OWN_WORDS = ("gelu", "ws_epsilon_in", "root_pool")
 _OWN_NUMBERS = ("ln_epsilon", "gn_epsilon", "ws_epsilon")
 OWN_CONSTANTS = (*_OWN_WORDS, *_OWN_NUMBERS)
@@ -85,7 +98,7 @@ class Images:
     sigmoid: bool = False
 
 
-def read(name: str, content: Mapping[str, Any]) -> dict[str, Any]:
+def read(name: str, content: Mapping[str, Any], *, naflex: bool = False) -> dict[str, Any]:
     """Reads `heads`, `image_size` (rows, columns), constants and sizes from a config.json.
 
     `silu` is True if the activation is SiLU; `gelu` is its form of GELU otherwise.
@@ -96,13 +109,14 @@ def read(name: str, content: Mapping[str, Any]) -> dict[str, Any]:
     Args:
       name: timm or hf.
       content: the JSON object; {} if the file is absent.
+      naflex: whether the model is timm's NaFlexVit, or SigLIP 2 NaFlex.
 
     Raises:
       BadInput: an activation or an option of rotary positions is one that our models do not have,
         or a value has a wrong type.
     """
     try:
-        facts = _read_timm(content) if name == "timm" else _read_hf(content)
+        facts = _read_timm(content, naflex) if name == "timm" else _read_hf(content)
         own = dict(content.get(OWN, {}))
         for key, value in own.items():
             if not (key in _OWN_WORDS and isinstance(value, str)) and key not in _OWN_NUMBERS:
@@ -115,7 +129,7 @@ def read(name: str, content: Mapping[str, Any]) -> dict[str, Any]:
     return facts | own
 
 
-def _read_timm(content: Mapping[str, Any]) -> dict[str, Any]:
+def _read_timm(content: Mapping[str, Any], naflex: bool) -> dict[str, Any]:
     args = content.get("model_args", {})
     name = str(content.get("architecture", "")).partition(".")[0]
     keys = {"num_heads": "heads", "embed_dim": "width", "depth": "depth", "reg_tokens": "registers"}
@@ -130,7 +144,8 @@ def _read_timm(content: Mapping[str, Any]) -> dict[str, Any]:
         facts["rope_grid"] = sides.pop()
     if "rope_temperature" in args:
         facts["rope_base"] = float(_number(args, "rope_temperature", float, int))
-    for key in [k for k in args if k.startswith("rope_") and k not in _TIMM_ROPE_TRAINING]:
+    rotary = [] if naflex else [k for k in args if k.startswith("rope_")]
+    for key in [k for k in rotary if k not in _TIMM_ROPE_TRAINING]:
         if key != "rope_temperature" and args[key] != _TIMM_ROPE.get(key):
             raise BadInput(
                 f"{NAME}: {key}={args[key]!r} of model_args; our models have "
@@ -146,11 +161,47 @@ def _read_timm(content: Mapping[str, Any]) -> dict[str, Any]:
     for pattern, settings in _TIMM_FACTS:
         if re.fullmatch(pattern, name):
             facts = settings | facts
+    facts |= _read_naflex(name, args) if naflex else {}
     facts["pool_include_prefix"] = bool(args.get("pool_include_prefix"))
     if content.get("label_names"):
         facts["names"] = _names(content["label_names"])
     size = content.get("pretrained_cfg", content).get("input_size", ())[1:]
     return facts | _size(args.get("img_size") or size)
+
+
+def _read_naflex(name: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns how timm's NaFlexVit resizes its table of positions.
+
+    Raises:
+      BadInput: an architecture or argument that our models do not have.
+    """
+    if _TIMM_NAFLEX_ROTARY.fullmatch(name):
+        raise BadInput(
+            f"{NAME}: {name} as NaFlexVit has rotary positions; our models with naflex have a "
+            "table, so this one is not read."
+        )
+    for key, values in _TIMM_NAFLEX.items():
+        if args.get(key) not in values:
+            raise BadInput(
+                f"{NAME}: {key}={args[key]!r} of model_args; our models with naflex have "
+                f"{values[-1]!r}, so this one is not read."
+            )
+    usual = re.fullmatch(r"naflexvit_.*?_(siglip|(par)?(fac)?_?gap)", name)
+    siglip, square, factored = (usual[1] == "siglip", usual[2], usual[3]) if usual else (False,) * 3
+    by = args.get("pos_embed_interp_mode") or ("bilinear" if siglip else "bicubic")
+    if args.get("pos_embed", "factorized" if factored else "learned") == "factorized":
+        by = "linear"
+    elif args.get("pos_embed_antialias") is False:
+        if by != "bilinear":
+            raise BadInput(
+                f"{NAME}: pos_embed_interp_mode={by} with pos_embed_antialias=False; our models "
+                "resize positions without means by bilinear alone, so this one is not read."
+            )
+        by = "linear"
+    if by not in get_args(NaFlexFilter):
+        raise unknown(f"pos_embed_interp_mode in {NAME}", str(by), ["bilinear", "bicubic"])
+    square = args.get("pos_embed_ar_preserving", bool(square))
+    return {"naflex_filter": by, "naflex_square": bool(square)}
 
 
 def _read_hf(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -206,3 +257,8 @@ def _gelu(key: str, value: Any, table: dict[str, str]) -> str:
     if value not in table:
         raise unknown(f"activation in {key} of {NAME}", str(value), table)
     return table[value]
+
+
+def name_of(gelu: str, table: Mapping[str, str]) -> str:
+    """Returns the foreign name of a form of GELU."""
+    return next(name for name, ours in table.items() if ours == gelu)

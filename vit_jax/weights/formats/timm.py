@@ -7,12 +7,14 @@ They state the names in their state dicts. Start from `FORMATS`.
 """
 
 import dataclasses
+import math
 import re
 from collections.abc import Callable
 
 import numpy as np
 
-from vit_jax.weights.formats import beside, beside_eva, json_config
+from vit_jax.errors import BadInput
+from vit_jax.weights.formats import beside_timm, json_config
 from vit_jax.weights.formats.name_table import (
     CONV,
     GATED,
@@ -21,7 +23,10 @@ from vit_jax.weights.formats.name_table import (
     HEAD_OIHW,
     HEADS_OUT,
     LINEAR,
+    PATCHES,
     POSEMB,
+    POSEMB_GRID,
+    Context,
     Flat,
     Format,
     Op,
@@ -167,7 +172,7 @@ TIMM_VIT = Format(
     takes=_TIMM_TAKES,
     fits=lambda foreign: not packed(foreign),
     resize="smooth",
-    beside=beside.timm_vit,
+    beside=beside_timm.timm_vit,
 )
 TIMM_POOLED, TIMM_PACKED, TIMM_GATED = (
     dataclasses.replace(
@@ -195,7 +200,7 @@ TIMM_ROOT_VIT = Format(  # for a backbone that is only a root, without stages
     writes=lambda flat: (
         "backbone/conv_root/kernel" in flat and "backbone/stage1_unit1/conv1/kernel" not in flat
     ),
-    beside=beside.timm_vit,
+    beside=beside_timm.timm_vit,
 )
 _QV_BIASES = (
     heads("blocks.{i}.attn.qkv", "block_{i}/attn", ("query", "key", "value"))[0],
@@ -224,7 +229,7 @@ TIMM_DINOV3 = tuple(
         _ERF | json_config.DINOV3 | {"ln_epsilon": 1e-5, "gate": gate},
         takes=frozenset({"registers", "biases", "class_token", "pool", "rope_base"}),
         head_dim=64,
-        beside=beside.timm_dinov3,
+        beside=beside_timm.timm_dinov3,
     )
     for gate, mlp in (("none", _TIMM_UP), ("silu", _TIMM_GATED))
 )
@@ -281,7 +286,7 @@ TIMM_EVA02 = tuple(
         takes=frozenset({"class_token", "pool", "rope_grid", "rope_base"}),
         head_dim=64,
         resize="smooth",
-        beside=beside_eva.timm_eva02,
+        beside=beside_timm.timm_eva02,
     )
     for normed, attention, mlp in (
         (False, _QV_BIASES, _TIMM_PACKED),
@@ -312,7 +317,67 @@ TIMM_PE = dataclasses.replace(
         {"class_token", "rope_grid", "rope_base", "rope_coordinates", "pool_heads", "pool_mlp"}
     ),
     architectures="vit_pe_core_.*",
-    beside=beside_eva.timm_pe,
+    beside=beside_timm.timm_pe,
+)
+
+
+def _square(table: np.ndarray, context: Context) -> tuple[np.ndarray, ...]:
+    """Returns a table [1, G, G, D] as rows of our position embedding."""
+    _, rows, columns, width = table.shape
+    if rows != columns:
+        raise ValueError(f"a table of {rows} x {columns} positions is not square")
+    return POSEMB_GRID.read(table.reshape(1, rows * columns, width), context)
+
+
+def _tabled(arrays: tuple[np.ndarray, ...], context: Context) -> np.ndarray:
+    rows = POSEMB_GRID.write(arrays, context)
+    side = math.isqrt(rows.shape[1])
+    return rows.reshape(1, side, side, -1)
+
+
+def _summed(flat: Flat, _: int) -> Flat:
+    """Adds the embeddings of rows and columns: their table gives the same by naflex_filter=linear.
+
+    Interpolation is linear, so that of a sum is the sum of those of its parts.
+    """
+    if not {"posemb_y", "posemb_x"} <= flat.keys():
+        return flat
+    rows_1GD, columns_1GD = flat.pop("posemb_y"), flat.pop("posemb_x")
+    table_1GGD = rows_1GD[:, :, None] + columns_1GD[:, None]
+    try:
+        (posemb,) = _square(table_1GGD, Context(class_rows=int("cls" in flat)))
+    except ValueError as e:
+        raise BadInput(f"embeds.pos_embed_y, embeds.pos_embed_x: {e}.") from e
+    return flat | {"posemb": posemb}
+
+
+_PIXELS = Op(lambda a, c: (CONV if a.ndim == 4 else PATCHES).read(a, c), PATCHES.write)
+_NAFLEX = {"naflex": 16, "naflex_filter": "bicubic", "naflex_square": False}
+_AFTER_STEM = re.compile(r"norm|fc_norm|blocks|attn_pool|head\.")
+_TABLES = (
+    (rule("embeds.pos_embed", "posemb", Op(_square, _tabled)),),
+    (rule("embeds.pos_embed_y", "posemb_y"), rule("embeds.pos_embed_x", "posemb_x")),
+)
+TIMM_NAFLEX = tuple(
+    Format(
+        "timm",
+        "vit",
+        (
+            rule("embeds.cls_token", "cls"),
+            rule("embeds.reg_token", "registers"),
+            *dense("embeds.proj", "embedding", _PIXELS),
+            *tables,
+            *(r for r in _timm_vit(last=last) if _AFTER_STEM.match(r.foreign)),
+        ),
+        _TIMM | _NAFLEX | more | ({"final_norm": "pooled"} if last == "fc_norm" else {}),
+        before_write=fuse_class_row,
+        after_read=_summed,
+        writes=lambda flat, factored=bool(more): not factored,
+        takes=_TIMM_TAKES - {"distillation"} | _NAFLEX.keys(),
+        beside=beside_timm.timm_naflex,
+    )
+    for tables, more in zip(_TABLES, ({}, {"naflex_filter": "linear"}), strict=True)
+    for last in ("norm", "fc_norm")
 )
 TIMM_BIT = Format(
     "timm",
@@ -324,7 +389,7 @@ TIMM_BIT = Format(
         *dense("head.fc", "head", HEAD_OIHW),
     ),
     _RESNET | {"root_pool": "zero"},
-    beside=beside.timm_bit,
+    beside=beside_timm.timm_bit,
 )
 TIMM_MIXER = Format(
     "timm",
@@ -341,10 +406,10 @@ TIMM_MIXER = Format(
         *dense("head", "head"),
     ),
     _ERF,
-    beside=beside.timm_mixer,
+    beside=beside_timm.timm_mixer,
 )
 
 FORMATS = (
     *(TIMM_PE, TIMM_ROOT_VIT, TIMM_VIT, TIMM_POOLED, TIMM_PACKED, TIMM_GATED, *TIMM_DINOV3),
-    *(*TIMM_EVA02, TIMM_BIT, TIMM_MIXER),
+    *(*TIMM_EVA02, *TIMM_NAFLEX, TIMM_BIT, TIMM_MIXER),
 )

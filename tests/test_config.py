@@ -589,7 +589,7 @@ def test_what_processes_must_have_alike_is_all_but_what_belongs_to_a_host():
     assert common["seed"] == "4"
     left_out = {k for k, _ in config_lib.flatten(config)} - set(common)
     of_input = {"data.workers", "data.data_dir", "data.prefetch", "data.cache"}
-    assert left_out == of_input | {"data.stage", "data.stage_budget"}
+    assert left_out == of_input | {"data.stage", "data.stage_budget", "checkpoint.local.path"}
 
 
 @pytest.mark.parametrize("choice", ["examples=90", "fraction=0.5"])

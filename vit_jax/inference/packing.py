@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from vit_jax.data.ops.naflex import FIELD
+from vit_jax.data.example import GRID
 from vit_jax.data.pipeline.pipeline import NumpyBatch
 from vit_jax.errors import BadInput
 from vit_jax.models.naflex import Canvas
@@ -136,7 +136,7 @@ class Packing:
             real = batch["_mask"]
             cells = _cells(batch["image"][real], self.patch)
             whole = np.array(batch["image"].shape[1:3]) // self.patch
-            grids = batch[FIELD][real] if FIELD in batch else [whole] * len(cells)
+            grids = batch[GRID][real] if GRID in batch else [whole] * len(cells)
             for image, grid in zip(cells, grids, strict=True):
                 length = int(grid.prod())
                 row = next((i for i, room in enumerate(left) if room >= length), -1)
@@ -161,7 +161,7 @@ class Packing:
         sides = image_settings.canvas_of(self.budget, self.patch)
         packed = _packed(sequences, sides, most)
         mask_RS = np.arange(most) < lengths_R[:, None]
-        return {"image": packed.images_BHWC, FIELD: packed.grids, "_mask": mask_RS}
+        return {"image": packed.images_BHWC, GRID: packed.grids, "_mask": mask_RS}
 
 
 def _check(canvas: Canvas, patch: int) -> None:

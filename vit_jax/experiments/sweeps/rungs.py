@@ -13,7 +13,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from vit_jax.build import run as build
+from vit_jax.build import splits
 from vit_jax.config import provenance, sections, timeline
 from vit_jax.errors import BadInput, together
 from vit_jax.experiments.sweeps import folder as sweep_folder
@@ -59,7 +59,7 @@ def recorded_examples(origin: provenance.Origin) -> int:
 @functools.cache
 def _examples(data: sections.Data) -> int:
     """Returns the number of training examples."""
-    return len(build.training_examples(build.open_source(data), data)[0])
+    return len(splits.training_examples(splits.open_source(data), data)[0])
 
 
 def measured(folder: Path, metric: str, step: int) -> float | None:

@@ -22,9 +22,11 @@ from test_processes import environment, free_port, outcome
 from test_train import run
 
 from vit_jax.checkpoints import local_folders, local_tier, peer_copies, restart_limit, shard_files
+from vit_jax.checkpoints.checkpoints import Checkpoints
 from vit_jax.checkpoints.step_folders import committed
 from vit_jax.errors import BadInput
-from vit_jax.training import train, workdir
+from vit_jax.runtime import coordination, peer_links
+from vit_jax.training import refused_start, train, workdir
 
 PLACES = tier_pair.placed(1)
 
@@ -159,6 +161,36 @@ def test_newest_state_is_progress_and_is_announced(opened, tmp_path):
         pass
 
 
+def test_rows_stay_after_a_refusal_if_a_state_was_saved(opened, tmp_path):
+    rows = tmp_path / "metrics.jsonl"
+
+    def refused_after(*steps):
+        near = str(tmp_path / "near")
+        with refused_start.unchanged_if_refused(tmp_path, near), opened() as tier:
+            rows.write_text("{}\n")
+            save(tier, *steps)
+            raise BadInput("an image is damaged")
+
+    for steps in ((), (10,)):
+        with pytest.raises(BadInput):
+            refused_after(*steps)
+        assert rows.exists() == bool(steps)
+        assert len(list((tmp_path / "near").iterdir())) == len(steps)  # no empty folder is left
+    with opened() as tier:
+        assert restored(tier) == 10
+
+
+def test_damaged_step_is_set_aside_when_a_local_state_is_restored(tmp_path, caplog):
+    with Checkpoints(tmp_path) as checkpoints:
+        (checkpoints.folder / "8").mkdir()
+        (checkpoints.folder / "8" / "commit_success.txt").touch()
+        checkpoints._damaged = {8: "a file is missing"}
+        checkpoints.continue_after(4, 6)
+        assert checkpoints.newest_known == 4
+        assert [path.name for path in checkpoints.folder.iterdir()] == ["8.damaged"]
+    assert "continuing from step 6: 2 steps are done again" in caplog.text
+
+
 def test_path_must_be_absolute(tmp_path, capsys):
     assert run(tmp_path, "--config.checkpoint.local.path=near") == 2
     assert "checkpoint.local.path='near'" in capsys.readouterr().err
@@ -183,6 +215,51 @@ def test_arrays_that_no_other_host_holds_have_a_peer(places, held, peers):
     both = list(zip(places, held, strict=True))
     writers = [local_tier.writes(p, hosts, layout) for p in range(len(places))]
     assert writers == [one not in both[:p] for p, one in enumerate(both)]
+
+
+def test_own_file_is_taken_before_others_which_share_the_work():
+    held = [{"5-ab": [0]}, {"5-ab": [0, 1]}, {}, {}, {"6-ab": [4]}]
+    tier = types.SimpleNamespace(
+        _held=held, _count=5, _layout=types.SimpleNamespace(held="xxxxx".__getitem__)
+    )
+    plan = local_tier.LocalTier._plan(tier, "5-ab")
+    assert plan == [(0, 0), (1, 0), (0, 0), (1, 0), (0, 0)]
+    tier._layout.held = "xxxyx".__getitem__  # process 3 holds what nobody has saved
+    assert local_tier.LocalTier._plan(tier, "5-ab") is None
+
+
+@pytest.mark.parametrize(
+    "names, first, expected",
+    [
+        (["127.0.0.1", "10.0.0.5"], "10.0.0.5", "10.0.0.5"),  # process 0: two hosts
+        (["127.0.1.1"], "10.0.0.5", "10.0.0.5"),  # beside process 0
+        (["::ffff:10.0.0.7"], "10.0.0.5", "10.0.0.7"),  # elsewhere
+        (["::1", "fd00::7"], "fd00::7", "fd00::7"),
+        (["127.0.0.1"], "127.0.0.1", "127.0.0.1"),  # one host
+    ],
+)
+def test_other_hosts_reach_the_address_of_a_process(monkeypatch, names, first, expected):
+    def channel(name):
+        return types.SimpleNamespace(socket=types.SimpleNamespace(getsockname=lambda: (name, 1)))
+
+    links = types.SimpleNamespace(_channels=dict(enumerate(map(channel, names))))
+    monkeypatch.setattr(coordination, "share", lambda *_: first)
+    assert local_tier._reachable(peer_links.PeerLinks.address(links)) == expected
+
+
+def test_peer_says_that_its_disk_is_full(tmp_path, monkeypatch):
+    def full(folder, process, chunks, *_):
+        next(chunks)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    shard_files.store(tmp_path / "b" / "5-ab", 3, [bytes(1 << 25)], "identity")
+    monkeypatch.setattr(shard_files, "store", full)
+    server = peer_copies.Server(tmp_path / "a", "127.0.0.1", "secret", "identity")
+    try:
+        with pytest.raises(OSError, match="No space left"):
+            peer_copies.send(server.address, "secret", tmp_path / "b" / "5-ab", 3)
+    finally:
+        server.stop()
 
 
 def test_files_are_served_only_to_the_run_and_only_whole(tmp_path):

@@ -353,12 +353,16 @@ class Checkpoints:
         """The newest step that was saved or restored here, or before the run continued; or 0."""
         return max(self._known, default=0)
 
-    def continue_after(self, step: int) -> None:
-        """Notes the newest step, which is saved, of a run whose state was restored elsewhere.
+    def continue_after(self, step: int, restored: int) -> None:
+        """Notes that a run continues from a state that was restored elsewhere.
 
-        -1 stands for none.
+        Args:
+          step: the newest step that is saved here; -1: none.
+          restored: the step of that state.
         """
         self._known |= {step} - {-1}
+        self._good = restored
+        self._set_aside()
 
     def _check_params(self, step: int, abstract: TrainState) -> None:
         """Refuses other parameters before orbax reads any; the optimizer state repeats them."""

@@ -10,8 +10,10 @@ process can get its arrays, intact. The workdir keeps its own checkpoints; nothi
 continue, and a failure here is a warning. `local_folders` defines the layout. Start from `opened`.
 """
 
+import collections
 import contextlib
 import hashlib
+import ipaddress
 import json
 import logging
 import re
@@ -123,9 +125,13 @@ class LocalTier:
         self._background = ThreadPoolExecutor(1, "local tier")
         self._server: peer_copies.Server | None = None
         if not coordination.alone():
-            host = coordination.address()
-            self._server = peer_copies.Server(folder, host, secret, identity)
-        me = [socket.gethostname(), str(folder), *(self._server.address if self._server else ())]
+            host = _reachable(coordination.address())
+            try:
+                self._server = peer_copies.Server(folder, host, secret, identity)
+            except OSError as e:
+                log.warning("no other process reaches the local tier of this one, which cannot "
+                            "listen at %s: %s", host, e.strerror or e)  # fmt: skip
+        me = [_machine(), str(folder), *(self._server.address if self._server else ("", 0))]
         everyone = _gathered("local tiers", me)
         self._addresses: list[peer_copies.Address] = [tuple(one[2:]) for one in everyone]
         places = [tuple(one[:2]) for one in everyone]
@@ -140,6 +146,8 @@ class LocalTier:
         self._background.shutdown()
         if self._server:
             self._server.stop()
+        with contextlib.suppress(OSError):  # usually it holds states
+            self.folder.rmdir()
 
     def _mention_others(self) -> None:
         others = [p for p in storage.listed(self.folder.parent) if p.name.startswith(RUNS)]
@@ -158,8 +166,8 @@ class LocalTier:
             mine[name] = [p for p, f in enumerate(files) if f.get("identity") == self._identity]
             other += any(f and f["identity"] != self._identity for f in files)
         if other:
-            log.warning("%s: ignored %d steps that were saved with another configuration, mesh or "
-                        "number of processes", self.folder, other)  # fmt: skip
+            log.warning("%s: ignored %d steps that were saved with another configuration, data, "
+                        "mesh or number of processes", self.folder, other)  # fmt: skip
         self._held = _gathered("steps in the local tier", mine)
         return max(map(step_of, filter(self._plan, self._names())), default=-1)
 
@@ -192,14 +200,18 @@ class LocalTier:
 
         Returns None if the arrays of some process are nowhere.
         """
+        files = collections.defaultdict[Any, dict[int, int]](dict)  # arrays -> process -> number
+        for process, held in enumerate(self._held):
+            for number in held.get(name, ()):
+                files[self._layout.held(number)].setdefault(process, number)
         plan = []
         for process in range(self._count):
-            files = [(p, n) for p, held in enumerate(self._held) for n in held.get(name, ())]
-            wanted = self._layout.held(process)
-            fitting = [one for one in files if self._layout.held(one[1]) == wanted]
+            fitting = files.get(self._layout.held(process))
             if not fitting:
                 return None
-            plan.append(min(fitting, key=lambda one: (one[0] != process, one)))
+            # Many that lack their arrays do not all ask the same process.
+            holder = process if process in fitting else list(fitting)[process % len(fitting)]
+            plan.append((holder, fitting[holder]))
         return plan
 
     def _content(self, name: str) -> Any:
@@ -278,7 +290,7 @@ class LocalTier:
             self._warn(f"step {step_of(name)} is not saved in the local tier: {reason}; training "
                        "goes on, and the workdir keeps its checkpoints")  # fmt: skip
             return False
-        del arrays
+        arrays.clear()  # the thread still has the list
         if self._peer is not None:
             try:
                 peer_copies.send(self._addresses[self._peer], self._secret, folder, self._own)
@@ -306,6 +318,24 @@ def _gathered(name: str, value: Any) -> list[Any]:
     """Returns the JSON values of all processes, by the numbers that jax gives them."""
     values = coordination.gather(name, json.dumps([jax.process_index(), value]))
     return [value for _, value in sorted(map(json.loads, values), key=lambda one: one[0])]
+
+
+def _machine() -> str:
+    """Returns the name of this host and its boot: several hosts may be called localhost."""
+    boot = ""
+    with contextlib.suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+    return f"{socket.gethostname()} {boot}"
+
+
+def _reachable(own: str) -> str:
+    """Returns an address of this host that other hosts reach; all processes call it.
+
+    A process that reaches process 0 over loopback is on its host, and has its address. Process 0
+    knows another one if a process of another host is connected.
+    """
+    first = coordination.share("address of process 0", own)
+    return first if ipaddress.ip_address(own.partition("%")[0]).is_loopback else own
 
 
 def _numbers(processes: list[int]) -> str:

@@ -73,6 +73,8 @@ class _Handler(BaseHTTPRequestHandler):
             shard_files.store(*place, chunks, self.server.identity, expected)
         except OSError as e:
             self.close_connection = True
+            for _ in chunks:  # who still sends would read no answer
+                pass
             self._answer(507, (e.strerror or str(e)).encode())
         else:
             self._answer(200)

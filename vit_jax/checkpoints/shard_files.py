@@ -68,14 +68,14 @@ class Layout:
 
     def copied(self, tree: Any) -> list[np.ndarray]:
         """Returns copies of the parts that this process holds, on the host, in the file's order."""
-        leaves = jax.tree.leaves(tree)
-        for leaf in leaves:
-            leaf.copy_to_host_async()
-        copies = []
+        leaves, arrays = jax.tree.leaves(tree), list[jax.Array]()
         for leaf, parts in zip(leaves, self.held(jax.process_index()), strict=True):
             shards = {_part(s.index, leaf.shape): s.data for s in leaf.addressable_shards}
-            copies += [np.array(shards[part]) for part in parts]
-        return copies
+            arrays += [shards[part] for part in parts]
+        # Of arrays on several devices, jax would fetch others than these, and these again.
+        for array in arrays:
+            array.copy_to_host_async()
+        return [np.array(array) for array in arrays]
 
     def rebuilt(self, content: np.ndarray) -> Any:
         """Returns the tree on the devices of this process, from the content of its file (uint8)."""

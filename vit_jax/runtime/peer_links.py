@@ -130,8 +130,11 @@ class PeerLinks:
         return f"process {index} of {self.count} ({self.hosts[index]})"
 
     def address(self) -> str:
-        """Returns the address of this host that its connection to another process has."""
-        return next(iter(self._channels.values())).socket.getsockname()[0]
+        """Returns the address of this host in a connection, if possible one to another host."""
+        names = [one.socket.getsockname()[0] for one in list(self._channels.values())]
+        # "::ffff:" is IPv4 on a socket that is open to both.
+        own = [name.removeprefix("::ffff:") for name in names]
+        return min(own, key=lambda name: name.startswith("127.") or name == "::1")
 
     def send(self, topic: str, message: Any) -> None:
         """Sends a JSON value: process 0 to all others, the others to process 0."""

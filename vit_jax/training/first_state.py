@@ -40,6 +40,8 @@ def local(run: build.Run, workdir: Path) -> "contextlib.AbstractContextManager[L
     from vit_jax.checkpoints import local_tier
 
     facts = {k: repr(v) for k, v in config_lib.flatten(run.config) if config_lib.changes_results(k)}
+    facts |= {"classes": repr(list(run.learned_classes))}
+    facts |= {"training examples": run.train_pipeline.split.digest()}
     return local_tier.opened(
         path,
         workdir,
@@ -93,7 +95,7 @@ def _newest(
         state, step = found
         log.info("start: resuming %s at step %d, from the local tier %s",
                  workdir, step, near.folder)  # fmt: skip
-        checkpoints.continue_after(least)
+        checkpoints.continue_after(least, step)
         return step, state
     if unread:
         step = checkpoints.newest_good()

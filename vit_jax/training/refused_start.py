@@ -33,15 +33,19 @@ log = logging.getLogger("vit_jax")
 
 
 @contextlib.contextmanager
-def unchanged_if_refused(workdir: Path) -> Iterator[None]:
+def unchanged_if_refused(workdir: Path, local: str = "") -> Iterator[None]:
     """Restores a workdir if the block refuses the start and has saved no step.
 
     Only process 0 does this, because it holds the lock.
+
+    Args:
+      workdir: the folder of the run.
+      local: the folder of its local tier, whose steps count too, see `local_folders.newest_step`.
     """
     if not coordination.is_first():
         yield
         return
-    before = _Before(workdir)
+    before = _Before(workdir, local)
 
     def ended() -> None:
         if process_exit.code() == BadInput.exit_code:  # refused by another process or thread
@@ -61,8 +65,9 @@ class _Before:
     The contents are compressed, because they stay in memory as long as the run.
     """
 
-    def __init__(self, workdir: Path):
+    def __init__(self, workdir: Path, local: str):
         self._workdir, self._steps = workdir, step_folders.saved(workdir)
+        self._local, self._near = local, local_folders.newest_step(local, workdir)
         self._aside = set(step_folders.aside(workdir))
         self._paths = set(self._listed())
         replaced = [workdir / name for name in _REPLACED if workdir / name in self._paths]
@@ -85,6 +90,8 @@ class _Before:
             new_aside = set(step_folders.aside(self._workdir)) - self._aside
             moved = {step_folders.step_of(name) for name in new_aside}
             if set(step_folders.saved(self._workdir)) != set(self._steps) - moved:
+                return
+            if local_folders.newest_step(self._local, self._workdir) != self._near:
                 return
             step_folders.put_back(self._workdir, new_aside)
             for path in set(self._listed()) - self._paths:

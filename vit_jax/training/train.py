@@ -105,7 +105,7 @@ def train(
             return finished
         with (
             workdir_lock.held(workdir) as seen,
-            unchanged_if_refused(workdir),
+            unchanged_if_refused(workdir, config.checkpoint.local.path),
             stopping_when_full(workdir),
             goodput.recording(
                 workdir,

@@ -31,7 +31,7 @@ RULE = {"metric": "val/top1", "eta": 2, "rungs": (25, 50)}
 def lengths(total, every):
     return timeline.Steps(
         total=total, epoch=1.0, warmup=0, cooldown=0, drops=(), checkpoint=0, keep_every=0,
-        report=1, evals={"val": every},
+        local=0, report=1, evals={"val": every},
     )  # fmt: skip
 
 

@@ -176,14 +176,28 @@ def test_file_of_classes_may_have_any_name(tmp_path):
     assert opened(root, label_names=f"{root}/my colours.txt").classes == ("a", "b", "c")
 
 
-def test_pascal_voc(tmp_path):
-    files = [f"JPEGImages/{n}.jpg" for n in "ab"] + [f"SegmentationClass/{n}.png" for n in "ab"]
-    folder_of(tmp_path, [*files, "SegmentationObject/a.png"], "")
-    lists = tmp_path / "ImageSets" / "Segmentation"
+def voc_of(root, names, kind="jpg"):
+    """Writes images and masks in the layout of VOC; returns the folder of their lists."""
+    files = [f"JPEGImages/{n}.{kind}" for n in names] + [
+        f"SegmentationClass/{n}.png" for n in names
+    ]
+    folder_of(root, [*files, f"SegmentationObject/{names[0]}.png"], "")
+    lists = root / "ImageSets" / "Segmentation"
     lists.mkdir(parents=True)
+    return lists
+
+
+def opened_voc(root):
+    return registry.open_source(f"voc:{root}", Options(), val_percent=0, test_percent=0)
+
+
+def test_pascal_voc(tmp_path):
+    lists = voc_of(tmp_path, "ab")
+    with pytest.raises(BadInput, match=r"there is no .*/train.txt or trainval.txt that lists"):
+        opened_voc(tmp_path)
     (lists / "train.txt").write_text("a\n")
     (lists / "val.txt").write_text("b\n")
-    source = registry.open_source(f"voc:{tmp_path}", Options(), val_percent=0, test_percent=0)
+    source = opened_voc(tmp_path)
     assert len(source.classes) == 21
     assert source.classes[20] == "tvmonitor"
     assert pairs(source, "train") == [
@@ -191,7 +205,18 @@ def test_pascal_voc(tmp_path):
     ]
     (lists / "val.txt").write_text("b\nc\n")
     with pytest.raises(BadInput, match=r"JPEGImages/c.jpg"):
-        registry.open_source(f"voc:{tmp_path}", Options(), val_percent=0, test_percent=0)
+        opened_voc(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["train", "trainval"])
+@pytest.mark.parametrize("coding", ["utf-8", "utf-8-sig", "latin-1"])
+@pytest.mark.parametrize("kind", ["jpg", "PNG"])
+def test_lists_and_images_of_voc_masks(tmp_path, name, coding, kind):
+    lists = voc_of(tmp_path, ("é 0", "é 1"), kind)
+    (lists / f"{name}.txt").write_bytes("é 0\r\né 1\r\n".encode(coding))
+    found = pairs(opened_voc(tmp_path), "train")
+    assert found == [(f"{tmp_path}/JPEGImages/{n}.{kind}", f"{tmp_path}/SegmentationClass/{n}.png")
+                     for n in ("é 0", "é 1")]  # fmt: skip
 
 
 # --- data check ---

@@ -137,6 +137,16 @@ def test_images_of_trainval_are_not_measured_as_val(tmp_path, val):
     assert {*opened(f"voc:{root}").splits} == {"train", "val", "test"}
 
 
+@pytest.mark.parametrize("column", ["", "  1", " -1", "  0"])
+@pytest.mark.parametrize("name", ["0000", "my image 1", "my image"])
+def test_names_of_voc_may_have_spaces_and_a_column_behind_them(tmp_path, name, column):
+    root = boxed.voc(tmp_path / "data", (("train", 1),))
+    for path in (root / "Annotations/0000.xml", root / "JPEGImages/0000.png"):
+        path.rename(path.with_stem(name))
+    (root / "ImageSets/Main/train.txt").write_text(f"{name}{column}\n")
+    assert [true.id for true in boxed.truths(opened(f"voc:{root}"), "train")] == [name]
+
+
 def test_folders_that_are_not_vocs(tmp_path):
     assert "SegmentationClass" in message(f"voc:{tmp_path}")
     assert "lacks Annotations" in message(f"voc:{tmp_path}/ImageSets/Main")

@@ -191,6 +191,18 @@ def opened_voc(root):
     return registry.open_source(f"voc:{root}", Options(), val_percent=0, test_percent=0)
 
 
+def test_files_of_classes_of_roboflow_lie_in_its_splits(tmp_path):
+    root = folder_of(tmp_path, [f"{split}/{name}" for split in ("train", "valid")
+                                for name in ("a.jpg", "b.jpg", "a_mask.png", "b_mask.png")],
+                     "")  # fmt: skip
+    for split in ("train", "valid"):
+        (root / split / "_classes.csv").write_text("Pixel Value, Class\n0, a\n1, b\n2, c\n")
+    assert opened(root).classes == ("a", "b", "c")
+    (root / "valid/_classes.csv").write_text("Pixel Value, Class\n0, b\n1, a\n2, c\n")
+    with pytest.raises(BadInput, match=r"several files .* train/_classes\.csv, valid/_classes"):
+        opened(root)
+
+
 def test_pascal_voc(tmp_path):
     lists = voc_of(tmp_path, "ab")
     with pytest.raises(BadInput, match=r"there is no .*/train.txt or trainval.txt that lists"):
@@ -255,13 +267,29 @@ def test_check_names_each_fault_of_a_mask(tmp_path, capsys):
     report = json.loads(capsys.readouterr().out)
     bad = {entry["file"]: entry["reason"] for entry in report["bad"]}
     assert sorted(bad) == [f"images/{n}.png" for n in "abcd"]
-    for name, part in {"a": "4 x 6 pixels, its image 6 x 4", "b": "of 9", "c": "no pixel has",
-                       "d": "empty"}.items():  # fmt: skip
+    turned = "4 x 6 pixels, its image 6 x 4; if an EXIF tag turns the image, turn its pixels"
+    for name, part in {"a": turned, "b": "of 9", "c": "no pixel has", "d": "empty"}.items():
         assert part in bad[f"images/{name}.png"]
         assert f"masks/{name}.png" in bad[f"images/{name}.png"]
     pixels = {entry["name"]: entry["pixels"] for entry in report["masks"]}
     assert pixels["b"] == 16
     assert pixels["c"] == 0
+
+
+@pytest.mark.parametrize("turn, kind", [(3, "jpg"), (3, "png"), (1, "jpg"), (None, "jpg")])
+def test_check_notes_images_that_exif_turns(tmp_path, capsys, turn, kind):
+    root = folder_of(tmp_path, [f"{of}.{kind}" for of in ("images/a", "images/b")]
+                     + ["masks/a.png", "masks/b.png"])  # fmt: skip
+    tags = Image.Exif()
+    if turn:
+        tags[0x0112] = turn
+    Image.new("RGB", (6, 4)).save(root / f"images/b.{kind}", exif=tags)
+    assert main(["data", "check", f"masks:{root}", "--json"]) == 0
+    expected = [f"images/b.{kind}"] if turn == 3 else []
+    assert json.loads(capsys.readouterr().out).get("turned", []) == expected
+    assert main(["data", "check", f"masks:{root}"]) == 0
+    said = "1 images with masks that an EXIF tag turns, first: images/b"
+    assert (said in capsys.readouterr().out) == bool(expected)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from opened_sources import message, opened
 from PIL import Image
 
+from vit_jax.cli.main import main
 from vit_jax.data.formats import voc_file
 
 
@@ -117,6 +118,8 @@ def test_damaged_and_hostile_files_of_voc(tmp_path, capsys, text, part):
             voc_file.read(text.encode(encoding))
     root = boxed.voc(tmp_path / "data", (("train", 1),))
     (root / "Annotations/0000.xml").write_text(text)
+    main(["data", "check", f"voc:{root}"])
+    assert "without boxes" not in capsys.readouterr().out
     (root / "JPEGImages/0000.png").unlink()
     assert "0000.xml" in message(f"voc:{root}")
     found = boxed.checked(capsys, f"voc:{root}")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from opened_sources import message, opened
 
+from vit_jax.cli.main import main
 from vit_jax.data.formats import yolo_file
 
 
@@ -87,6 +88,8 @@ def test_check_lists_what_is_wrong_in_yolo(tmp_path, capsys):
     (root / "labels/train/0001.txt").write_text("a b c")
     assert "labels/train/0001.txt: line 1: 'a b c' is not a class" in message(f"yolo:{root}")
     assert any("is not a class" in reason for _, reason in boxed.checked(capsys, f"yolo:{root}"))
+    main(["data", "check", f"yolo:{root}"])
+    assert "without boxes" not in capsys.readouterr().out
     (root / "labels/train/0001.txt").write_bytes("0 0.5 0.5 0.1 0.1 ä".encode("latin-1"))
     assert "labels/train/0001.txt: it is not text in UTF-8" in message(f"yolo:{root}")
 

@@ -94,7 +94,7 @@ def find(rest: str, options: Any) -> boxes.Found:
             "; or one with folders train and valid, where images have their XML files beside them."
         )
     read = {split: _read(place) for split, place in places.items()}
-    used = {one.name for _, objects, _ in read.values() for some in objects for one in some}
+    used = {one.name for _, objects, *_ in read.values() for some in objects for one in some}
     names = VOC_OBJECTS
     if options.label_names:
         path = class_file.find(root, options.label_names, key)
@@ -170,25 +170,34 @@ def _endings(folder: Path) -> dict[str, str]:
     return {p.stem: p.name for p in folder.glob("*") if p.suffix.lower() in EXTENSIONS}
 
 
-def _read(place: _Place) -> tuple[list[Any], _Objects, list[Problem]]:
-    """Returns name, XML file, file and sides of each image, its objects, and what is wrong."""
+def _read(place: _Place) -> tuple[list[Any], _Objects, list[Problem], set[int]]:
+    """Returns name, XML file, file and sides of each image, its objects, and what is wrong.
+
+    Last come the images whose XML file cannot be read.
+    """
     endings = _endings(place.images)
-    images, objects, wrong = [], [], list[Problem]()
+    images, objects, wrong, unread = [], [], list[Problem](), set[int]()
     for name in place.names:
         path, sides, own = place.annotations / f"{name}.xml", (0, 0), list[voc_file.VocObject]()
         try:
             sides, own = voc_file.read(storage.read(path))
         except (ValueError, OSError) as e:
+            unread.add(len(images))
             wrong.append(Problem(str(path), getattr(e, "strerror", None) or str(e)))
         if name not in endings:
             wrong.append(Problem(str(path), f"there is no image {name} in {place.images.name}"))
         images.append((name, str(path), str(place.images / endings.get(name, name)), sides))
         objects.append(own)
-    return images, objects, wrong
+    return images, objects, wrong, unread
 
 
 def _part(
-    root: Path, images: Any, objects: _Objects, wrong: list[Problem], names: Sequence[str]
+    root: Path,
+    images: Any,
+    objects: _Objects,
+    wrong: list[Problem],
+    unread: set[int],
+    names: Sequence[str],
 ) -> Annotated:
     label_of = {name: label for label, name in enumerate(names)}
     found = [(row, one) for row, some in enumerate(objects) for one in some]
@@ -209,6 +218,7 @@ def _part(
         ignored=np.array([one.difficult for _, one in found], bool),
         areas=np.prod(ends[:, 2:] - ends[:, :2], axis=1),
         problems=wrong,
+        unread=unread,
     )
 
 

@@ -38,6 +38,7 @@ def test_splits_of_coco_are_found_from_a_file_or_its_folders(tmp_path):
         ("annotations/instances_train2017.json", "images/train2017"),
         ("annotations/instances_train.json", "images"),
         ("annotations/train.json", "images/train"),
+        ("annotations/instances_default.json", "images/default"),
         ("data.json", "."),
         ("data.json", "images"),
         ("train/_annotations.coco.json", "train"),
@@ -53,6 +54,30 @@ def test_images_of_coco_are_found_beside_the_file(tmp_path, file, images):
     source = opened(f"coco:{tmp_path}/data/{file}")
     assert len(source.splits["train"]) == 3
     np.testing.assert_array_equal(boxed.truths(source, "train")[0].boxes, boxed.drawn(0)[1])
+
+
+def test_backslashes_in_names_of_coco_part_folders(tmp_path):
+    root = boxed.coco(tmp_path / "data", (("train", 2),))
+    (root / "train/a\\b.png").write_bytes((root / "train/0001.png").read_bytes())
+    (root / "train/sub").mkdir()
+    (root / "train/0000.png").rename(root / "train/sub/0.png")
+    names = iter(["sub\\0.png", "a\\b.png"])  # the second is the name of a file
+    boxed.edited(
+        root / "annotations/instances_train.json",
+        images=lambda given: [one | {"file_name": next(names)} for one in given],
+    )
+    read = opened(f"coco:{root}").splits["train"].numpy_reader()
+    paths = [str(read(row)["image"].path) for row in range(2)]
+    assert paths == [f"{root}/train/sub/0.png", f"{root}/train/a\\b.png"]
+
+
+def test_folders_without_images_of_coco_are_told_once(tmp_path):
+    root = boxed.coco(tmp_path / "data", (("train", 3),))
+    (root / "train").rename(root / "elsewhere")
+    said = message(f"coco:{root}")
+    assert said.count("there is no image") == 1
+    assert f"0000.png, nor any other of its 3, in one of the folders {root}/train, " in said
+    assert f"{root}/images/train, " in said
 
 
 def test_categories_with_gaps_and_crowd_regions(tmp_path):

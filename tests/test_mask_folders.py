@@ -176,14 +176,40 @@ def test_file_of_classes_may_have_any_name(tmp_path):
     assert opened(root, label_names=f"{root}/my colours.txt").classes == ("a", "b", "c")
 
 
-def test_pascal_voc(tmp_path):
-    files = [f"JPEGImages/{n}.jpg" for n in "ab"] + [f"SegmentationClass/{n}.png" for n in "ab"]
-    folder_of(tmp_path, [*files, "SegmentationObject/a.png"], "")
-    lists = tmp_path / "ImageSets" / "Segmentation"
+def voc_of(root, names, kind="jpg"):
+    """Writes images and masks in the layout of VOC; returns the folder of their lists."""
+    files = [f"JPEGImages/{n}.{kind}" for n in names] + [
+        f"SegmentationClass/{n}.png" for n in names
+    ]
+    folder_of(root, [*files, f"SegmentationObject/{names[0]}.png"], "")
+    lists = root / "ImageSets" / "Segmentation"
     lists.mkdir(parents=True)
+    return lists
+
+
+def opened_voc(root):
+    return registry.open_source(f"voc:{root}", Options(), val_percent=0, test_percent=0)
+
+
+def test_files_of_classes_of_roboflow_lie_in_its_splits(tmp_path):
+    root = folder_of(tmp_path, [f"{split}/{name}" for split in ("train", "valid")
+                                for name in ("a.jpg", "b.jpg", "a_mask.png", "b_mask.png")],
+                     "")  # fmt: skip
+    for split in ("train", "valid"):
+        (root / split / "_classes.csv").write_text("Pixel Value, Class\n0, a\n1, b\n2, c\n")
+    assert opened(root).classes == ("a", "b", "c")
+    (root / "valid/_classes.csv").write_text("Pixel Value, Class\n0, b\n1, a\n2, c\n")
+    with pytest.raises(BadInput, match=r"several files .* train/_classes\.csv, valid/_classes"):
+        opened(root)
+
+
+def test_pascal_voc(tmp_path):
+    lists = voc_of(tmp_path, "ab")
+    with pytest.raises(BadInput, match=r"there is no .*/train.txt or trainval.txt that lists"):
+        opened_voc(tmp_path)
     (lists / "train.txt").write_text("a\n")
     (lists / "val.txt").write_text("b\n")
-    source = registry.open_source(f"voc:{tmp_path}", Options(), val_percent=0, test_percent=0)
+    source = opened_voc(tmp_path)
     assert len(source.classes) == 21
     assert source.classes[20] == "tvmonitor"
     assert pairs(source, "train") == [
@@ -191,7 +217,18 @@ def test_pascal_voc(tmp_path):
     ]
     (lists / "val.txt").write_text("b\nc\n")
     with pytest.raises(BadInput, match=r"JPEGImages/c.jpg"):
-        registry.open_source(f"voc:{tmp_path}", Options(), val_percent=0, test_percent=0)
+        opened_voc(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["train", "trainval"])
+@pytest.mark.parametrize("coding", ["utf-8", "utf-8-sig", "latin-1"])
+@pytest.mark.parametrize("kind", ["jpg", "PNG"])
+def test_lists_and_images_of_voc_masks(tmp_path, name, coding, kind):
+    lists = voc_of(tmp_path, ("é 0", "é 1"), kind)
+    (lists / f"{name}.txt").write_bytes("é 0\r\né 1\r\n".encode(coding))
+    found = pairs(opened_voc(tmp_path), "train")
+    assert found == [(f"{tmp_path}/JPEGImages/{n}.{kind}", f"{tmp_path}/SegmentationClass/{n}.png")
+                     for n in ("é 0", "é 1")]  # fmt: skip
 
 
 # --- data check ---
@@ -230,13 +267,29 @@ def test_check_names_each_fault_of_a_mask(tmp_path, capsys):
     report = json.loads(capsys.readouterr().out)
     bad = {entry["file"]: entry["reason"] for entry in report["bad"]}
     assert sorted(bad) == [f"images/{n}.png" for n in "abcd"]
-    for name, part in {"a": "4 x 6 pixels, its image 6 x 4", "b": "of 9", "c": "no pixel has",
-                       "d": "empty"}.items():  # fmt: skip
+    turned = "4 x 6 pixels, its image 6 x 4; if an EXIF tag turns the image, turn its pixels"
+    for name, part in {"a": turned, "b": "of 9", "c": "no pixel has", "d": "empty"}.items():
         assert part in bad[f"images/{name}.png"]
         assert f"masks/{name}.png" in bad[f"images/{name}.png"]
     pixels = {entry["name"]: entry["pixels"] for entry in report["masks"]}
     assert pixels["b"] == 16
     assert pixels["c"] == 0
+
+
+@pytest.mark.parametrize("turn, kind", [(3, "jpg"), (3, "png"), (1, "jpg"), (None, "jpg")])
+def test_check_notes_images_that_exif_turns(tmp_path, capsys, turn, kind):
+    root = folder_of(tmp_path, [f"{of}.{kind}" for of in ("images/a", "images/b")]
+                     + ["masks/a.png", "masks/b.png"])  # fmt: skip
+    tags = Image.Exif()
+    if turn:
+        tags[0x0112] = turn
+    Image.new("RGB", (6, 4)).save(root / f"images/b.{kind}", exif=tags)
+    assert main(["data", "check", f"masks:{root}", "--json"]) == 0
+    expected = [f"images/b.{kind}"] if turn == 3 else []
+    assert json.loads(capsys.readouterr().out).get("turned", []) == expected
+    assert main(["data", "check", f"masks:{root}"]) == 0
+    said = "1 images with masks that an EXIF tag turns, first: images/b"
+    assert (said in capsys.readouterr().out) == bool(expected)
 
 
 @pytest.mark.parametrize(

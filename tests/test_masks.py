@@ -50,6 +50,8 @@ def encoded(array, mode=None, palette=None, kind="PNG", **options):
          {0: 0, 1: 1, 2: 2, 255: -1}, {(1, 2, 3): 0, (4, 5, 6): 1, (7, 8, 9): 2}),
         ("# label:color_rgb:parts:actions\nsky:1,2,3::\nroad:4,5,6::\ntraffic light:7,8,9::\n",
          {0: 0, 1: 1, 2: 2, 255: -1}, {(1, 2, 3): 0, (4, 5, 6): 1, (7, 8, 9): 2}),
+        ("Pixel Value, Class\n0, sky\n1, road\n2, traffic light\n",
+         {0: 0, 1: 1, 2: 2, 255: -1}, {}),
         ("5 sky #010203\n4 road #040506\n3 traffic light 7 8 9",
          {5: 0, 4: 1, 3: 2, 255: -1}, {(1, 2, 3): 0, (4, 5, 6): 1, (7, 8, 9): 2}),
     ],
@@ -58,6 +60,17 @@ def test_file_of_classes_in_many_forms(tmp_path, text, of_value, of_colour):
     classes = classes_of(tmp_path, text)
     assert classes.names == ("sky", "road", "traffic light")
     assert (dict(classes.of_value), dict(classes.of_colour)) == (of_value, of_colour)
+
+
+def test_list_of_labelme_counts_from_minus_1(tmp_path):
+    """As labelme2voc does, which saves -1 as 255."""
+    classes = classes_of(tmp_path, "__ignore__\n_background_\ncat\n")
+    assert classes.names == ("_background_", "cat")
+    assert dict(classes.of_value) == {0: 0, 1: 1, 255: -1}
+    classes = classes_of(tmp_path, "0 __ignore__\n1 _background_\n2 cat\n")
+    assert dict(classes.of_value) == {0: -1, 1: 0, 2: 1, 255: -1}
+    with pytest.raises(BadInput, match=r"'__ignore__', may be 0, or -1"):
+        classes_of(tmp_path, "__ignore__\ndog\ncat\n")
 
 
 @pytest.mark.parametrize(

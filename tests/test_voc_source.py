@@ -11,6 +11,7 @@ import pytest
 from opened_sources import message, opened
 from PIL import Image
 
+from vit_jax.cli.main import main
 from vit_jax.data.formats import voc_file
 
 
@@ -117,6 +118,8 @@ def test_damaged_and_hostile_files_of_voc(tmp_path, capsys, text, part):
             voc_file.read(text.encode(encoding))
     root = boxed.voc(tmp_path / "data", (("train", 1),))
     (root / "Annotations/0000.xml").write_text(text)
+    main(["data", "check", f"voc:{root}"])
+    assert "without boxes" not in capsys.readouterr().out
     (root / "JPEGImages/0000.png").unlink()
     assert "0000.xml" in message(f"voc:{root}")
     found = boxed.checked(capsys, f"voc:{root}")
@@ -135,6 +138,16 @@ def test_images_of_trainval_are_not_measured_as_val(tmp_path, val):
     for path, name in zip(names, ("0000", "0001"), strict=True):
         path.write_text(name)
     assert {*opened(f"voc:{root}").splits} == {"train", "val", "test"}
+
+
+@pytest.mark.parametrize("column", ["", "  1", " -1", "  0"])
+@pytest.mark.parametrize("name", ["0000", "my image 1", "my image"])
+def test_names_of_voc_may_have_spaces_and_a_column_behind_them(tmp_path, name, column):
+    root = boxed.voc(tmp_path / "data", (("train", 1),))
+    for path in (root / "Annotations/0000.xml", root / "JPEGImages/0000.png"):
+        path.rename(path.with_stem(name))
+    (root / "ImageSets/Main/train.txt").write_text(f"{name}{column}\n")
+    assert [true.id for true in boxed.truths(opened(f"voc:{root}"), "train")] == [name]
 
 
 def test_folders_that_are_not_vocs(tmp_path):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from opened_sources import message, opened
 
+from vit_jax.cli.main import main
 from vit_jax.data.formats import yolo_file
 
 
@@ -22,6 +23,8 @@ def test_labels_of_yolo():
     for line in ("x 1 1 1 1", "0", "0 1 1 1", "0 1 1 1 1 1", "0 nan 1 1 1", "inf 0 0 1 1"):
         with pytest.raises(ValueError, match=r"class and numbers|numbers after the class"):
             yolo_file.read_labels(line)
+    with pytest.raises(ValueError, match=r"line 5: '1\.7 .*' begins with 1\.7"):
+        yolo_file.read_labels(f"{text}1.7 0.5 0.5 0.1 0.1")
 
 
 @pytest.mark.parametrize("change", ["dict", "lists", "parent", "path", "file"])
@@ -83,8 +86,10 @@ def test_check_lists_what_is_wrong_in_yolo(tmp_path, capsys):
     assert [part in reason for part, (_, reason) in zip(expected, found, strict=True)] == [True] * 3
     assert (opened(f"yolo:{root}").splits["train"].numpy_reader()(0)["box_classes"] >= 0).sum() == 1
     (root / "labels/train/0001.txt").write_text("a b c")
-    assert "labels/train/0001.txt: 'a b c' is not a class" in message(f"yolo:{root}")
+    assert "labels/train/0001.txt: line 1: 'a b c' is not a class" in message(f"yolo:{root}")
     assert any("is not a class" in reason for _, reason in boxed.checked(capsys, f"yolo:{root}"))
+    main(["data", "check", f"yolo:{root}"])
+    assert "without boxes" not in capsys.readouterr().out
     (root / "labels/train/0001.txt").write_bytes("0 0.5 0.5 0.1 0.1 ä".encode("latin-1"))
     assert "labels/train/0001.txt: it is not text in UTF-8" in message(f"yolo:{root}")
 

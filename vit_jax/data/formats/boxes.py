@@ -8,7 +8,7 @@ Axes: N images, T boxes of all images. Start from `Annotated`.
 
 import collections
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +17,8 @@ from vit_jax.errors import BadInput
 
 NOT_READ = "polygons or masks, which are not read"  # left out without harm
 MOST_OUTSIDE = 1.0  # pixels beyond an image that are the rounding of whoever drew the box
+# What a message adds where the sides of an image are swapped.
+TURNED = "; if an EXIF tag turns the image, turn its pixels"
 _SHOWN = 3  # problems that a message lists
 
 ImageId = int | str
@@ -32,6 +34,7 @@ class Truth(NamedTuple):
       ignored: bool [n], True for crowd regions and difficult objects.
       areas: float64 [n], pixels of each object, which tell small objects from large ones.
       sides: rows and columns of the image as the data state them; None if they do not.
+      known: False if the file of the boxes cannot be read.
     """
 
     id: ImageId
@@ -40,6 +43,7 @@ class Truth(NamedTuple):
     ignored: np.ndarray
     areas: np.ndarray
     sides: tuple[int, int] | None = None
+    known: bool = True
 
 
 def of_fields(name: str, fields: Mapping[str, Any]) -> Truth:
@@ -81,6 +85,7 @@ class Annotated:
       areas: float64 [T], see `Truth`; not used for shares.
       in_shares: True if boxes are shares of the sides, which only the images tell.
       problems: what is wrong.
+      unread: images whose file of boxes cannot be read.
     """
 
     paths: Sequence[str]
@@ -94,6 +99,7 @@ class Annotated:
     areas: np.ndarray
     in_shares: bool = False
     problems: Sequence[Problem] = ()
+    unread: Collection[int] = ()
 
     def truth(self, boxes: slice | np.ndarray, row: int, sides: tuple[int, int] | None) -> Truth:
         """Returns the truth of an image.
@@ -111,7 +117,7 @@ class Annotated:
             areas = np.prod(of_image[:, 2:] - of_image[:, :2], axis=1)
         return Truth(
             self.ids[row], of_image, self.classes[boxes], self.ignored[boxes], areas,
-            stated if all(stated) else None,
+            stated if all(stated) else None, row not in self.unread,
         )  # fmt: skip
 
     def for_training(self) -> tuple[np.ndarray, np.ndarray]:
@@ -152,7 +158,7 @@ def wrong_sides(stated: tuple[int, int] | None, sides: tuple[int, int]) -> str:
     """Returns why boxes for an image of `stated` rows and columns do not fit `sides`, or ""."""
     if stated in (None, sides):
         return ""
-    turned = "; if an EXIF tag turns the image, turn its pixels" * (stated == sides[::-1])
+    turned = TURNED * (stated == sides[::-1])
     return (
         f"the image has {sides[1]} x {sides[0]} pixels, its boxes are for {stated[1]} x {stated[0]}"
         f"{turned}"

@@ -29,7 +29,7 @@ _VOID_NAMES = {
 }  # fmt: skip
 _HEADER = {"name", "names", "class", "classes", "label", "labels", "id", "ids", "index", "idx"}
 _HEADER |= {"r", "g", "b", "red", "green", "blue", "rgb", "color", "colour", "value", "number"}
-_HEADER |= {"color_rgb", "parts", "actions", "category"}
+_HEADER |= {"color_rgb", "parts", "actions", "category", "pixel"}
 _STEM = re.compile(r"(^|[\W\d_])(class|label|colou?r|names|categor)", re.IGNORECASE)
 _SHOWN = 5  # files that a message lists
 _SUFFIXES = (".txt", ".csv", ".json", ".names")
@@ -98,9 +98,13 @@ def find(root: Path, given: str, key: str) -> Path:
         return path
     files = [p for p in sorted(root.iterdir()) if p.suffix.lower() in _SUFFIXES and p.is_file()]
     named = [p for p in files if _STEM.search(p.stem) and p.name[0] != "."]
+    if not named:
+        named = [p for p in sorted(root.glob("*/_classes.csv")) if p.is_file()]  # Roboflow's
+        if len({storage.read(p) for p in named}) == 1:
+            named = named[:1]
     best = [p for p in named if p.stem.lower() == "classes"]
     if len(best or named) != 1:
-        several = ", ".join(p.name for p in best or named)
+        several = ", ".join(str(p.relative_to(root)) for p in best or named)
         others = ", ".join(p.name for p in files[:_SHOWN])
         raise BadInput(
             f"{key}: {root} has {f'several files of classes, {several}' if several else 'no file'}"
@@ -159,7 +163,23 @@ def _of_lines(text: str) -> list[_Entry]:
             f"{(sure or lines)[0]!r} has a number that may belong to the name or not; write the "
             "number before the name with a space between, and no other number"
         )
-    return entries
+    return _after_ignore(entries)
+
+
+def _after_ignore(entries: list[_Entry]) -> list[_Entry]:
+    """Leaves out the first line of a list of labelme's, which counts from -1 and saves that as 255.
+
+    Raises:
+      ValueError: it does not go on as such a list.
+    """
+    if not entries or entries[0] != _Entry("__ignore__"):
+        return entries
+    if entries[1:2] != [_Entry("_background_")]:
+        raise ValueError(
+            "the first line, '__ignore__', may be 0, or -1 as in a list of labelme's, whose second "
+            "is '_background_'; write a number before each name"
+        )
+    return entries[1:]
 
 
 def _of_line(line: str) -> _Entry:

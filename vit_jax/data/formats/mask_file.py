@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from vit_jax.data.formats.boxes import TURNED
 from vit_jax.data.formats.class_file import LARGEST, USUAL_VOID, VOID, Classes
 from vit_jax.data.formats.stored import Stored, WholeFile, read_image
 from vit_jax.data.ops import decode
@@ -199,8 +200,10 @@ def fault(mask: np.ndarray, image_sides: tuple[int, int] | None, classes: int) -
         return f"pixels of {value} ({where}) are of no class, of which there are {classes}"
     if image_sides is not None and mask.shape != image_sides:
         rows, columns = mask.shape
+        turned = TURNED * (mask.shape == image_sides[::-1])
         return (
             f"the mask has {columns} x {rows} pixels, its image {image_sides[1]} x {image_sides[0]}"
+            f"{turned}"
         )
     return ""
 

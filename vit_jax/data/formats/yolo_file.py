@@ -39,27 +39,33 @@ def read_labels(text: str) -> list[tuple[int, tuple[float, float, float, float]]
       ValueError: a line cannot be read.
     """
     found = []
-    for line in filter(None, map(str.strip, text.splitlines())):
-        words = line.split()
+    for number, line in enumerate(map(str.strip, text.splitlines()), 1):
         try:
-            label, numbers = int(float(words[0])), [float(word) for word in words[1:]]
-        except (ValueError, OverflowError):
-            numbers = []
-        if not numbers or not all(map(math.isfinite, numbers)):
-            raise ValueError(f"{line[:60]!r} is not a class and numbers")
-        if len(numbers) == 4:
-            x, y, width, height = numbers
-            box = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
-        elif len(numbers) >= 6 and len(numbers) % 2 == 0:
-            across, down = numbers[::2], numbers[1::2]
-            box = (min(across), min(down), max(across), max(down))
-        else:
-            raise ValueError(
-                f"{line[:60]!r} has {len(numbers)} numbers after the class; expected centre, width "
-                "and height, or the corners of a polygon"
-            )
-        found.append((label, box))
+            found += [_box(line)] if line else []
+        except ValueError as e:
+            raise ValueError(f"line {number}: {e}") from e
     return found
+
+
+def _box(line: str) -> tuple[int, tuple[float, float, float, float]]:
+    try:
+        label, *numbers = map(float, line.split())
+    except ValueError:
+        label, numbers = math.nan, []
+    if not numbers or not all(map(math.isfinite, (label, *numbers))):
+        raise ValueError(f"{line[:60]!r} is not a class and numbers")
+    if not label.is_integer():
+        raise ValueError(f"{line[:60]!r} begins with {label:g}, expected the number of a class")
+    if len(numbers) == 4:
+        x, y, width, height = numbers
+        return int(label), (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
+    if len(numbers) >= 6 and len(numbers) % 2 == 0:
+        across, down = numbers[::2], numbers[1::2]
+        return int(label), (min(across), min(down), max(across), max(down))
+    raise ValueError(
+        f"{line[:60]!r} has {len(numbers)} numbers after the class; expected centre, width "
+        "and height, or the corners of a polygon"
+    )
 
 
 def read(path: Path) -> tuple[tuple[str, ...], dict[str, list[Path]]]:

@@ -41,7 +41,10 @@ class Report:
         number of pixels; () for a source without masks.
       boxes: for each class of boxes, and last for crowd regions and difficult objects: name, number
         of images and number of boxes; () for a source without boxes.
-      no_boxes: names of images without boxes, of a source with boxes.
+      no_boxes: names of images without boxes, of a source with boxes; not those whose file of boxes
+        cannot be read.
+      turned: names of images with masks that metadata turn, where a mask has the size of the image
+        as stored.
       notes: (file, reason) of what is wrong in polygons and masks, which nothing reads.
     """
 
@@ -52,6 +55,7 @@ class Report:
     boxes: tuple[tuple[str, int, int], ...] = ()
     no_boxes: tuple[str, ...] = ()
     notes: tuple[tuple[str, str], ...] = ()
+    turned: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Returns the object that `vit_jax data check --json` prints."""
@@ -61,6 +65,7 @@ class Report:
         boxes = [{"name": n, "images": i, "boxes": b} for n, i, b in self.boxes]
         notes = [{"file": file, "reason": reason} for file, reason in self.notes]
         more = {"masks": masks, "boxes": boxes, "no_boxes": [*self.no_boxes], "notes": notes}
+        more["turned"] = [*self.turned]
         return found | {key: value for key, value in more.items() if value}
 
     def as_text(self, shown: int | None = None) -> str:
@@ -83,6 +88,11 @@ class Report:
             lines += ["", console.table(["class", "images", "boxes"], rows)]
         if self.no_boxes:
             lines.append(f"{len(self.no_boxes):,} images without boxes, first: {self.no_boxes[0]}")
+        if self.turned:
+            lines.append(
+                f"{len(self.turned):,} images with masks that an EXIF tag turns, first: "
+                f"{self.turned[0]}; a mask belongs to the image as stored, so look at both"
+            )
         return "\n".join(lines)
 
 
@@ -123,7 +133,7 @@ def check_images(
     bad: list[tuple[str, str]] = []
     counts = np.zeros((len(source.classes) + 1, 2), np.int64)  # images and pixels; last: no class
     boxes = np.zeros_like(counts)  # images and boxes; last: those that training leaves out
-    done, names, no_boxes = 0, source.classes, list[str]()
+    done, names, no_boxes, turned = 0, source.classes, list[str](), list[str]()
     with ThreadPoolExecutor(workers) as threads:
         for split in tables:
             examine = functools.partial(
@@ -135,8 +145,9 @@ def check_images(
                 names,
             )
             checked = _ordered(threads, examine, range(len(split)), 16 * workers)
-            for index, (reasons, pixels, own) in enumerate(checked):
+            for index, (reasons, pixels, own, is_turned) in enumerate(checked):
                 bad += [(split.name(index), reason) for reason in reasons]
+                turned += [split.name(index)] * is_turned
                 if pixels is not None:
                     counts += np.stack([pixels > 0, pixels], axis=1)
                 if own is not None:
@@ -146,7 +157,9 @@ def check_images(
                 progress(done, total)
     masks = _rows((*names, "(no class)"), counts)
     of_boxes = _rows((*names, "(crowd or difficult)"), boxes)
-    return Report(total, len(names), tuple(bad), masks, of_boxes, tuple(no_boxes))
+    return Report(
+        total, len(names), tuple(bad), masks, of_boxes, tuple(no_boxes), turned=tuple(turned)
+    )
 
 
 def _rows(names: Sequence[str], counts: np.ndarray) -> tuple[tuple[str, int, int], ...]:
@@ -190,7 +203,7 @@ def _truth_reader(split: Split) -> Callable[[int], Truth] | None:
     return split.truth_reader() if len(split) and split.has_boxes() else None
 
 
-_Examined = tuple[list[str], np.ndarray | None, np.ndarray | None]
+_Examined = tuple[list[str], np.ndarray | None, np.ndarray | None, bool]
 
 
 def _examined(
@@ -198,25 +211,32 @@ def _examined(
 ) -> _Examined:
     """Returns why an example is bad, the pixels of each class, and its boxes, int64 [classes + 1].
 
-    The last pixels have no class, the last boxes are left out of training.
+    The last pixels have no class, the last boxes are left out of training. And returns True for an
+    image that metadata turn, where its mask fits.
     """
     try:
         content = read(index)
         image = op.in_python(content) if isinstance(content, bytes) else content
     except decode.BadImage as e:
-        return [str(e)], None, None
+        return [str(e)], None, None, False
     except (OSError, UnicodeDecodeError, *op_errors()) as e:  # the second quotes a bad record
-        return [f"cannot be read: {plain(e)}"], None, None
-    reasons, pixels, boxes = list[str](), None, None
+        return [f"cannot be read: {plain(e)}"], None, None, False
+    reasons, pixels, boxes, turned = list[str](), None, None, False
     if mask_of is not None:
         reason, pixels = _examined_mask(mask_of(index), image.shape[:2], len(names) + 1)
         reasons += [reason] if reason else []
-    if truth_of is not None:
-        truth: Truth = truth_of(index)
+        turned = not reason and isinstance(content, bytes) and _is_turned(content)
+    truth: Truth | None = None if truth_of is None else truth_of(index)
+    if truth is not None and truth.known:
         reasons += box_files.faults(truth, image.shape[:2], names)
         labels = np.where(truth.ignored, len(names), truth.classes)[truth.classes < len(names)]
         boxes = np.bincount(labels, minlength=len(names) + 1)
-    return reasons, pixels, boxes
+    return reasons, pixels, boxes, turned
+
+
+def _is_turned(content: bytes) -> bool:
+    """Returns True for a file whose metadata turn the image."""
+    return decode.is_turned(content[: decode.HEAD]) and decode.turn_of(content) is not None
 
 
 def _examined_mask(mask: Any, sides: tuple[int, int], counts: int) -> tuple[str, np.ndarray | None]:

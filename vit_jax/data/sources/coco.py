@@ -132,17 +132,23 @@ def _with_images(file: CocoFile) -> tuple[Annotated, Path]:
     """Returns the content with the paths of images, and their folder."""
     at, split = file.path.parent, _SPLIT.search(file.path.stem)
     own = file.path.stem[split.start() :] if split else file.path.stem
-    names = [own, split[1] if split else own]
+    subset = re.sub("^instances_", "", file.path.stem)  # as CVAT calls it
+    names = [own, split[1] if split else own, subset]
     folders = [top / name for top in (at.parent, at) for name in names]
     folders += [top / "images" / name for top in (at.parent, at) for name in (*names, "")]
-    folders += [at, at.parent]
+    folders = [*dict.fromkeys([*folders, at, at.parent])]
     own_names = file.content.names
     some = [name for name in own_names if "\0" not in name][:20]
-    hits = [sum((folder / name).is_file() for name in some) for folder in folders]
+    hits = [sum(os.path.isfile(_joined(folder, name)) for name in some) for folder in folders]
     folder = folders[hits.index(max(hits))] if any(hits) else at
-    paths = [os.path.join(folder, name) for name in own_names]  # a name may be a whole path
+    paths = [_joined(folder, name) for name in own_names]
     gone = [path for path in paths if not os.path.isfile(path)]
-    wrong = [Problem(str(file.path), f"there is no image {path}") for path in gone]
+    reasons = [f"there is no image {path}" for path in gone]
+    if gone and len(gone) == len(paths):
+        tried = ", ".join(map(str, folders))
+        reasons = [f"there is no image {own_names[0]}, nor any other of its {len(paths):,}, in one "
+                   f"of the folders {tried}; move the images to one of them"]  # fmt: skip
+    wrong = [Problem(str(file.path), reason) for reason in reasons]
     content = dataclasses.replace(
         file.content,
         paths=paths,
@@ -150,3 +156,11 @@ def _with_images(file: CocoFile) -> tuple[Annotated, Path]:
         problems=[*wrong, *file.content.problems],
     )
     return content, folder
+
+
+def _joined(folder: Path, name: str) -> str:
+    """Returns the path of an image, whose name may be a whole path, or one as Windows writes it."""
+    path = os.path.join(folder, name)
+    if "\\" in name and not os.path.isfile(path):
+        path = os.path.join(folder, name.replace("\\", "/"))
+    return path

@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Opens Pascal VOC: its boxes here, its masks in `masks`. Start from `open_voc`."""
+"""Opens Pascal VOC: its boxes or its masks. Start from `open_voc`."""
 
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,13 @@ from vit_jax.storage import files as storage
 
 _FOLDERS = (("train", "train"), ("val", "valid"), ("val", "val"), ("test", "test"), ("all", ""))
 _Objects = Sequence[Sequence[voc_file.VocObject]]
+_SHOWN = 5  # files that a message lists
+
+VOC_OBJECTS = (
+    "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair",
+    "cow", "diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa",
+    "train", "tvmonitor",
+)  # fmt: skip
 
 
 class _Place(NamedTuple):
@@ -48,7 +56,7 @@ def open_voc(rest: str, options: Any) -> boxes.Opened:
     root, lists = _folder(rest)
     if has_boxes(rest):
         return boxes.opened(f"voc:{rest}", find(rest, options))
-    names, splits, notes = masks.open_voc(str(root), options)
+    names, splits, notes = _open_masks(str(root), options)
     if not lists and (root / "ImageSets" / "Main").is_dir():
         notes = [*notes, f"masks are read; for boxes, give voc:{root}/ImageSets/Main"]
     return names, splits, notes
@@ -86,8 +94,8 @@ def find(rest: str, options: Any) -> boxes.Found:
             "; or one with folders train and valid, where images have their XML files beside them."
         )
     read = {split: _read(place) for split, place in places.items()}
-    used = {one.name for _, objects, _ in read.values() for some in objects for one in some}
-    names = masks.VOC_OBJECTS
+    used = {one.name for _, objects, *_ in read.values() for some in objects for one in some}
+    names = VOC_OBJECTS
     if options.label_names:
         path = class_file.find(root, options.label_names, key)
         names = class_file.read(path).names
@@ -98,22 +106,42 @@ def find(rest: str, options: Any) -> boxes.Found:
 
 def _listed(root: Path) -> tuple[dict[str, _Place], list[str]]:
     """Returns the splits that ImageSets/Main lists, and notes."""
-    notes = list[str]()
-    lists = {s: root / "ImageSets" / "Main" / f"{s}.txt" for s in ("train", "val", "test")}
+    annotations, images = root / "Annotations", root / "JPEGImages"
+    if not annotations.is_dir():
+        return {}, []
+    known = {path.stem for path in annotations.glob("*.xml")} | {*_endings(images)}
+    lists, notes = _lists(root / "ImageSets" / "Main", ("train", "val", "test"), known)
+    return {split: _Place(annotations, images, names) for split, names in lists.items()}, notes
+
+
+def _lists(
+    folder: Path, splits: Sequence[str], known: Collection[str]
+) -> tuple[dict[str, list[str]], list[str]]:
+    """Returns the names of each split that a folder lists, and notes; trainval may be train.
+
+    Args:
+      folder: the folder of the lists.
+      splits: the lists to read.
+      known: names of files, without their endings.
+    """
+    notes, lists = list[str](), {split: folder / f"{split}.txt" for split in splits}
     if not lists["train"].is_file():
         lists["train"] = lists["train"].with_stem("trainval")
     listed = {
-        split: sorted({line.split()[0] for line in _lines(path) if line.strip()})
+        split: sorted({_name(line.strip(), known) for line in _lines(path) if line.strip()})
         for split, path in lists.items()
         if path.is_file()
     }
     if lists["train"].stem == "trainval" and {*listed.get("train", ())} & {*listed.get("val", ())}:
         del listed["val"]
         notes.append("val: left out, as trainval, which has its images, is train")
-    if not (root / "Annotations").is_dir():
-        return {}, notes
-    places = (root / "Annotations", root / "JPEGImages")
-    return {split: _Place(*places, names) for split, names in listed.items() if names}, notes
+    return {split: names for split, names in listed.items() if names}, notes
+
+
+def _name(line: str, known: Collection[str]) -> str:
+    """Returns the name in a line; the lists of a class have -1, 0 or 1 behind it."""
+    names = (line, re.sub(r"\s+(-1|0|1)$", "", line))
+    return next((name for name in names if name in known), names[-1])
 
 
 def _unlisted(root: Path) -> dict[str, _Place]:
@@ -130,28 +158,46 @@ def _unlisted(root: Path) -> dict[str, _Place]:
 
 
 def _lines(path: Path) -> list[str]:
-    return storage.read(path).decode("utf-8-sig", "replace").splitlines()
+    content = storage.read(path)
+    try:
+        return content.decode("utf-8-sig").splitlines()
+    except UnicodeDecodeError:  # names in Latin-1, in which any bytes are text
+        return content.decode("latin-1").splitlines()
 
 
-def _read(place: _Place) -> tuple[list[Any], _Objects, list[Problem]]:
-    """Returns name, XML file, file and sides of each image, its objects, and what is wrong."""
-    endings = {p.stem: p.name for p in place.images.glob("*") if p.suffix.lower() in EXTENSIONS}
-    images, objects, wrong = [], [], list[Problem]()
+def _endings(folder: Path) -> dict[str, str]:
+    """Returns the file of each image in a folder, by its name without the ending."""
+    return {p.stem: p.name for p in folder.glob("*") if p.suffix.lower() in EXTENSIONS}
+
+
+def _read(place: _Place) -> tuple[list[Any], _Objects, list[Problem], set[int]]:
+    """Returns name, XML file, file and sides of each image, its objects, and what is wrong.
+
+    Last come the images whose XML file cannot be read.
+    """
+    endings = _endings(place.images)
+    images, objects, wrong, unread = [], [], list[Problem](), set[int]()
     for name in place.names:
         path, sides, own = place.annotations / f"{name}.xml", (0, 0), list[voc_file.VocObject]()
         try:
             sides, own = voc_file.read(storage.read(path))
         except (ValueError, OSError) as e:
+            unread.add(len(images))
             wrong.append(Problem(str(path), getattr(e, "strerror", None) or str(e)))
         if name not in endings:
             wrong.append(Problem(str(path), f"there is no image {name} in {place.images.name}"))
         images.append((name, str(path), str(place.images / endings.get(name, name)), sides))
         objects.append(own)
-    return images, objects, wrong
+    return images, objects, wrong, unread
 
 
 def _part(
-    root: Path, images: Any, objects: _Objects, wrong: list[Problem], names: Sequence[str]
+    root: Path,
+    images: Any,
+    objects: _Objects,
+    wrong: list[Problem],
+    unread: set[int],
+    names: Sequence[str],
 ) -> Annotated:
     label_of = {name: label for label, name in enumerate(names)}
     found = [(row, one) for row, some in enumerate(objects) for one in some]
@@ -172,4 +218,38 @@ def _part(
         ignored=np.array([one.difficult for _, one in found], bool),
         areas=np.prod(ends[:, 2:] - ends[:, :2], axis=1),
         problems=wrong,
+        unread=unread,
     )
+
+
+def _open_masks(rest: str, options: Any) -> boxes.Opened:
+    """Returns class names, splits and notes of the masks that `ImageSets/Segmentation` lists.
+
+    Classes are VOC's, unless `options.label_names` names a file.
+
+    Raises:
+      BadInput: the folder has another layout, or a mask is missing.
+    """
+    key, root = f"data.source=voc:{rest}", storage.tree(rest)
+    lists = root / "ImageSets" / "Segmentation"
+    endings = _endings(root / "JPEGImages")
+    known = {*endings, *(path.stem for path in (root / "SegmentationClass").glob("*.png"))}
+    listed, notes = _lists(lists, ("train", "val"), known)
+    if "train" not in listed:
+        raise BadInput(
+            f"{key}: there is no {lists / 'train.txt'} or trainval.txt that lists images; give the "
+            "folder with JPEGImages, SegmentationClass and ImageSets, such as VOCdevkit/VOC2012."
+        )
+    classes = class_file.named(("background", *VOC_OBJECTS))
+    if options.label_names:
+        classes = class_file.read(class_file.find(root, options.label_names, key))
+    pairs = {
+        split: [(f"JPEGImages/{endings.get(n, f'{n}.jpg')}", f"SegmentationClass/{n}.png")
+                for n in names]
+        for split, names in listed.items()
+    }  # fmt: skip
+    every = [path for some in pairs.values() for pair in some for path in pair]
+    if missing := [path for path in every if not os.path.isfile(root / path)]:
+        shown = ", ".join(missing[:_SHOWN]) + (", ..." if len(missing) > _SHOWN else "")
+        raise BadInput(f"{key}: {len(missing)} files are not in {root}: {shown}; add them.")
+    return classes.names, masks.of_pairs(root, classes, pairs), notes

@@ -59,6 +59,7 @@ def find(rest: str) -> boxes.Found:
 def _part(root: Path, places: Sequence[Path], names: Sequence[str]) -> Annotated:
     paths = [path for place in places for path in _images(place)]
     rows, classes, ends, wrong = list[int](), list[int](), list[Any](), list[Problem]()
+    unread = set[int]()
     for row, path in enumerate(paths):
         labels = _labels_of(path)
         try:
@@ -68,6 +69,7 @@ def _part(root: Path, places: Sequence[Path], names: Sequence[str]) -> Annotated
         except FileNotFoundError:
             continue
         except (ValueError, OSError) as e:
+            unread.add(row)
             at = labels if os.path.isfile(path) else path
             wrong.append(Problem(str(at), getattr(e, "strerror", None) or str(e)))
             continue
@@ -85,7 +87,7 @@ def _part(root: Path, places: Sequence[Path], names: Sequence[str]) -> Annotated
         paths, images, images, np.zeros((len(paths), 2), np.int64), np.array(rows, np.int64),
         np.array(ends, np.float64).reshape(-1, 4),
         np.array(classes, np.int32), np.zeros(len(ends), bool), np.zeros(len(ends)),
-        in_shares=True, problems=wrong,
+        in_shares=True, problems=wrong, unread=unread,
     )  # fmt: skip
 
 

@@ -110,6 +110,14 @@ def test_diagonal_runs_upwards():
     assert y0 > y1
 
 
+def test_axes_of_shares_go_from_0_to_1_also_if_all_are_0():
+    zeros = [Series("a", [(0.0, 0.0), (1.0, 0.0)])]
+    assert ">0.04<" in charts.chart(zeros, "recall", "precision")
+    drawn = charts.chart(zeros, "recall", "precision", shares=True)
+    assert ">0.04<" not in drawn
+    assert drawn.count(">0.8<") == 2  # on both axes
+
+
 @pytest.mark.parametrize("size", [(charts.WIDTH, charts.HEIGHT), (charts.NARROW, charts.LOW)])
 def test_legend_of_many_series_is_below_in_columns(size):
     names = [f"run {i}" for i in range(12)]

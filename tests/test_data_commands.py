@@ -19,7 +19,7 @@ from vit_jax.cli import main
 from vit_jax.data import splits
 from vit_jax.data.catalog import downloads, prepared
 from vit_jax.data.inspect import check, show
-from vit_jax.data.inspect.colours import FIRST
+from vit_jax.data.inspect.colours import FIRST, font_of
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.ops import decode
 from vit_jax.data.sources import registry as sources
@@ -416,12 +416,40 @@ def test_sheet_shows_masks_and_boxes():
     split = splits.of_arrays("a", grey, labels, mask=mask, boxes=boxes, box_classes=kinds)
     pipe = pictures.batches(split, image_size=8, fields=None)
     page = Image.open(io.BytesIO(show.sheet(pipe, ["a"], source="a", chain="", rows=1, columns=2)))
-    colours = {colour: count for count, colour in page.getcolors(1 << 16)}
+    drawn = tiles(page, 1, 2, 224).reshape(-1, 3)
+    values, counts = np.unique(drawn, axis=0, return_counts=True)
+    colours = dict(zip(map(tuple, values.tolist()), counts.tolist(), strict=True))
     blue, orange = FIRST[1].astype(int), FIRST[0].astype(int)
     tile = 224 * 224
     assert colours[tuple((100 + blue) // 2)] == tile * 6 // 8
     assert colours[tuple(orange)] == 2 * 2 * (168 + 112) - 4 * 4  # a frame, two pixels wide
     assert colours[(100, 100, 100)] == tile * 2 // 8 + tile - colours[tuple(orange)]
+
+
+def test_sheet_has_a_legend_of_the_classes_that_are_drawn(written):
+    grey = np.full((1, 8, 8, 3), 100, np.uint8)
+    mask = np.zeros((1, 8, 8), np.int32)
+    mask[0, 4:] = 2
+    labels = np.full((1, 1), -1, np.int32)
+    pipe = pictures.batches(
+        splits.of_arrays("a", grey, labels, mask=mask), image_size=8, fields=None
+    )
+    for names, shown in ((["background", "b", "Straße"], [2]), (["Himmel", "b", "c"], [0, 2])):
+        written.clear()
+        data = show.sheet(pipe, names, source="a", chain="", rows=1, columns=1)
+        pixels = np.asarray(Image.open(io.BytesIO(data)))
+        assert [text for text, _ in written if text in names] == [names[k] for k in shown]
+        for label in shown:
+            left = next(box[0] for text, box in written[::-1] if text == names[label])
+            assert (pixels[-12 - 22, 12 + int(left) - 8] == FIRST[label]).all()
+
+
+@pytest.mark.parametrize("letters", ["éßäñ", "ЖΩšł"])
+def test_letters_outside_of_ascii_are_drawn(letters):
+    font = font_of(14)
+    drawn = {font.getmask(letter).getbbox() and bytes(font.getmask(letter)) for letter in letters}
+    assert len(drawn) == len(letters)
+    assert bytes(font.getmask("\uffff")) not in drawn  # the sign of a letter that is lacking
 
 
 def test_sheet_is_the_same_each_time_and_another_with_another_seed():

@@ -79,12 +79,14 @@ def test_results_count_classes_from_1_without_the_data(tmp_path, monkeypatch, ca
 
 
 def test_evaluation_finds_the_classes_of_the_run_by_name():
-    other = Source("coco:x", ("never", "disc"), {})
-    found = arguments.own_classes("run", boxed.NAMES, other, "advice")
-    np.testing.assert_array_equal(found, [2, 0])
+    other = Source("coco:x", ("never", "moor", "disc"), {})
+    found = arguments.own_classes(boxed.NAMES, other)
+    np.testing.assert_array_equal(found, [2, arguments.UNKNOWN, 0])
+    known_to = "run", boxed.NAMES, other, found
+    arguments.check_known(*known_to, np.array([2, 0, -1]), "advice")  # moor does not occur
     said = r"class 'moor', but run knows only disc, square, never; advice\."
     with pytest.raises(BadInput, match=said):
-        arguments.own_classes("run", boxed.NAMES, Source("coco:x", ("moor",), {}), "advice")
+        arguments.check_known(*known_to, np.array([0, 1]), "advice")
 
 
 @pytest.mark.parametrize("name", ["weights.npz", "ViT-B_16"])

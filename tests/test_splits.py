@@ -230,6 +230,14 @@ def test_two_percent_slices_make_the_whole(percent):
     assert len(head) == round(157 * percent / 100)
 
 
+def test_a_split_that_too_few_images_left_out_says_so():
+    split = Split(Table(2, lambda row: f"{row}", lambda: None), np.arange(2))
+    made = {"train": split.take_range(0, 1), "test": split.take_range(1, 2)}
+    said = "no split 'val', and too few images to hold some out.* add images, or take one of train"
+    with pytest.raises(BadInput, match=said):
+        splits.select(made, "val", "coco:x")
+
+
 def test_slice_of_held_out_rows():
     made, _ = splits.standard({"all": split(300)}, val_percent=10, test_percent=20)
     part = splits.select(made, "test[:5]", "x")

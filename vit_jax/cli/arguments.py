@@ -30,6 +30,8 @@ WEIGHTS = (
     "WORKDIR@STEP"
 )
 
+UNKNOWN = -2  # a class of the data that a run does not know; -1 is no class
+
 
 def recipe(
     parser: argparse.ArgumentParser,
@@ -181,8 +183,13 @@ def identity(weights: str, model: "Model") -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def own_words() -> Iterator[None]:
-    """Changes messages about a configuration to name the arguments of the command instead."""
+def own_words(*, flags_of_records: bool = False) -> Iterator[None]:
+    """Changes messages about a configuration to name the arguments of the command instead.
+
+    Args:
+      flags_of_records: the command has a flag for each key of data.records, and its source has no
+        flag but is an argument.
+    """
     try:
         yield
     except BadInput as e:
@@ -190,6 +197,9 @@ def own_words() -> Iterator[None]:
         for key in ("data_dir", "image_size"):
             text = text.replace(f"--config.data.{key}", f"--{key}")
         text = re.sub(r"--data\.(labels|split)\b", r"--\1", text)
+        if flags_of_records:
+            text = re.sub(r"(--config\.)?\bdata\.records\.(?=\w)", "--", text)
+            raise BadInput(text) from e
         raise BadInput(re.sub(r"(--|\b)data\.source\b", "--data", text)) from e
 
 
@@ -282,27 +292,40 @@ def picture_names(paths: Sequence[str]) -> list[str]:
     return [f"{path}.png" for path in relative]
 
 
-def own_classes(weights: str, names: Sequence[str], data: "Source", advice: str) -> "np.ndarray":
-    """Returns the class of a run for each class of the data, by name; int32 [Y].
+def own_classes(names: Sequence[str], data: "Source") -> "np.ndarray":
+    """Returns the class of a run for each class of the data, by name; int32 [Y], UNKNOWN: none.
+
+    Args:
+      names: the names of the classes of the run.
+      data: the data.
+    """
+    import numpy as np
+
+    label = {name: number for number, name in enumerate(names)}
+    return np.array([label.get(name, UNKNOWN) for name in data.classes], np.int32)
+
+
+def check_known(
+    weights: str, names: Sequence[str], data: "Source", mapped: "np.ndarray",
+    present: "np.ndarray", advice: str,
+) -> None:  # fmt: skip
+    """Raises BadInput if a class of the data that an image shows is unknown to the run.
 
     Args:
       weights: the run.
       names: the names of its classes.
       data: the data.
+      mapped: from `own_classes`.
+      present: the classes of boxes or pixels of an image, int; below 0: none.
       advice: what to do about a class that the run does not know.
-
-    Raises:
-      BadInput: the run does not know a class.
     """
-    import numpy as np
-
-    label = {name: number for number, name in enumerate(names)}
-    if lacking := [name for name in data.classes if name not in label]:
+    unknown = present[(present >= 0) & (mapped[present] == UNKNOWN)]
+    if unknown.size:
+        name = data.classes[int(unknown.flat[0])]
         raise BadInput(
-            f"{data.spec} has the class {lacking[0]!r}, but {weights} knows only "
+            f"{data.spec} has the class {name!r}, but {weights} knows only "
             f"{', '.join(names[:20])}; {advice}."
         )
-    return np.array([label[name] for name in data.classes], np.int32)
 
 
 def check_all_read(bad: dict[str, str], images: int) -> None:

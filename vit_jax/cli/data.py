@@ -61,8 +61,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             otherwise = "none" if key == "text_key" else "the first usual name that is there"
             text = f"field that holds the {what} (default: {otherwise})"
             keys.add_argument(f"--{key}", default="", metavar="TEXT", help=text)
-        text = "file of class names, one per line (default: labels.txt beside the data)"
-        keys.add_argument("--label_names", default="", metavar="FILE", help=text)
+        text = (
+            "file of class names, one per line, also for masks and voc sources (default: "
+            "labels.txt beside the data, for masks the file of classes in their folder)"
+        )
+        sub.add_argument("--label_names", default="", metavar="FILE", help=text)
         text = "largest number of labels of an image (default: 1)"
         keys.add_argument("--max_labels", type=int, default=1, metavar="K", help=text)
     for sub in (check, show):
@@ -135,7 +138,8 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     actions = {
         "check": _check, "show": _show, "bench": _bench, "stage": _stage, "prepare": _prepare
     }  # fmt: skip
-    return actions[args.action](args, workers)
+    with arguments.own_words(flags_of_records=True):
+        return actions[args.action](args, workers)
 
 
 def _open(args: argparse.Namespace) -> Any:

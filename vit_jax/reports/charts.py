@@ -64,6 +64,7 @@ def chart(
     log: str = "",
     x_names: Mapping[float, str] | None = None,
     diagonal: bool = False,
+    shares: bool = False,
     size: tuple[int, int] = (WIDTH, HEIGHT),
 ) -> str:
     """Returns an <svg> element; "" if there are no series.
@@ -75,6 +76,7 @@ def chart(
       log: logarithmic axes, whose values must be positive: "", "x", "y" or "xy".
       x_names: texts to write at values of x instead of numbers.
       diagonal: True draws the line x = y.
+      shares: True: both axes go from 0 to 1, with a margin for the lines at their ends.
       size: width and height without the legend; text has 12 units.
     """
     if not series:
@@ -93,6 +95,8 @@ def chart(
         axes.grid(color="#e4e4e4")
         axes.margins(0.06)
         lines = [_draw(axes, one) for one in series]
+        if shares:
+            axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
         longest = max(5, len(f"{axes.get_xlim()[1]:,.0f}"))  # characters of a number below the axis
         _put_ticks(axes.xaxis, width // (30 + 6 * longest))
         _put_ticks(axes.yaxis, height // 45)

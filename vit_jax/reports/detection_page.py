@@ -158,7 +158,8 @@ def _curves(one: Detected) -> tuple[str, str]:
         for n, (name, line) in enumerate(lines)
     ]
     which = f"The {_CURVES} classes of {len(known)} with the lowest AP50. " if some else ""
-    return charts.chart(series, "recall", "precision"), f"{which}IoU 0.5, by COCO's rules."
+    drawn = charts.chart(series, "recall", "precision", shares=True)
+    return drawn, f"{which}IoU 0.5, by COCO's rules."
 
 
 def page(one: Detected) -> str:

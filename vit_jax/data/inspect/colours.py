@@ -4,8 +4,10 @@
 """Colours of classes, and pictures of masks and boxes in them. Start from `palette`."""
 
 import colorsys
+import importlib.util
 import io
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -57,7 +59,7 @@ def framed(
     picture = Image.fromarray(pixels)
     draw = ImageDraw.Draw(picture)
     longest = max(picture.size)
-    wide, font = max(1, round(longest / 300)), ImageFont.load_default(size=max(9, longest // 45))
+    wide, font = max(1, round(longest / 300)), font_of(max(9, longest // 45))
     shown = texts or [""] * len(boxes)
     rows = [*zip(boxes.tolist(), colours.tolist(), shown, strict=True)]
     for box, colour, text in rows[::-1]:
@@ -71,17 +73,40 @@ def framed(
     return np.asarray(picture)
 
 
-def legend(names: Sequence[str]) -> np.ndarray:
-    """Returns a picture, uint8 [H, W, 3], with a row for each class: its name on its colour."""
-    height, font = 22, ImageFont.load_default(size=14)
-    width = 16 + max(round(font.getlength(name)) for name in names)
-    picture = Image.new("RGB", (width, height * len(names)))
+def legend(names: Sequence[str], shown: Sequence[int] | None = None, width: int = 0) -> np.ndarray:
+    """Returns a picture, uint8 [H, W, 3], with a field for each class: its name on its colour.
+
+    Args:
+      names: the names of all classes.
+      shown: the classes in the picture; None: all.
+      width: pixels in which fields stand side by side; 0: one field in each row.
+    """
+    shown = range(len(names)) if shown is None else shown
+    height, font = 22, font_of(14)
+    wide = 16 + max(round(font.getlength(names[label])) for label in shown)
+    columns = max(1, min(width // wide, len(shown)))
+    size = wide * columns, height * -(-len(shown) // columns)
+    picture = Image.new("RGB", size, (255, 255, 255))
     draw = ImageDraw.Draw(picture)
-    for row, (name, colour) in enumerate(zip(names, palette(len(names)).tolist(), strict=True)):
-        top = row * height
-        draw.rectangle((0, top, width, top + height), fill=tuple(colour))
-        draw.text((8, top + 3), name, _ink(colour), font)
+    every = palette(len(names)).tolist()
+    for number, label in enumerate(shown):
+        left, top = wide * (number % columns), height * (number // columns)
+        field = (left, top, left + wide - 1, top + height - 1)
+        draw.rectangle(field, fill=tuple(every[label]))
+        draw.text((left + 8, top + 3), names[label], _ink(every[label]), font)
     return np.asarray(picture)
+
+
+def font_of(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
+    """Returns a font of so many pixels that has Latin, Greek and Cyrillic letters.
+
+    Pillow's own font, which has only ASCII, stands in where matplotlib came without its fonts.
+    """
+    found = importlib.util.find_spec("matplotlib")  # does not import it
+    if found is None or found.origin is None:
+        return ImageFont.load_default(size)
+    file = Path(found.origin).parent / "mpl-data" / "fonts" / "ttf" / "DejaVuSans.ttf"
+    return ImageFont.truetype(file, size) if file.exists() else ImageFont.load_default(size)
 
 
 def _ink(colour: Sequence[int]) -> tuple[int, int, int]:

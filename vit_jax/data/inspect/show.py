@@ -3,7 +3,8 @@
 
 """Draws a contact sheet: the first training examples as the model sees them, with class names.
 
-Masks are drawn as colours over the image, boxes as frames. Colours follow the number of the class.
+Masks are drawn as colours over the image, boxes as frames. Colours follow the number of the class;
+a legend below the images names the classes that are drawn.
 Pixels without a class stay as they are, and so does class 0 unless it has a name of its own other
 than background. Examples without labels are named by the classes of their masks or boxes.
 
@@ -13,7 +14,7 @@ Start from `sheet`.
 import dataclasses
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -60,13 +61,15 @@ def sheet(
     larger = max(pipe.image_size)
     share = max(1, _TILE // larger) if larger <= _TILE else _TILE / larger
     high, wide = (max(1, round(side * share)) for side in pipe.image_size)
-    font = ImageFont.load_default(size=_FONT)
+    font = colours.font_of(_FONT)
     step_x, step_y = wide + _MARGIN, high + _LINE + _MARGIN
     width = columns * step_x + _MARGIN
     facts = f"{source}: {len(pipe.split):,} training examples, {len(classes):,} classes"
     heading = [line for text in (facts, chain) for line in _lines(text, width - 2 * _MARGIN, font)]
     top = len(heading) * _LINE + 2 * _MARGIN
-    page = Image.new("RGB", (width, top + rows * step_y), _PAPER)
+    key = _legend(batch, classes, width - 2 * _MARGIN)
+    bottom = top + rows * step_y
+    page = Image.new("RGB", (width, bottom + len(key) + _MARGIN * bool(key.size)), _PAPER)
     draw = ImageDraw.Draw(page)
     for number, line in enumerate(heading):
         draw.text((_MARGIN, _MARGIN + number * _LINE), line, _INK, font)
@@ -87,12 +90,10 @@ def sheet(
             none = np.zeros(len(batch["boxes"][number]), int)
             classes_M = batch["box_classes"][number] if "box_classes" in batch else none
             _frame(draw, (x, y), batch["boxes"][number] * scale, classes_M)
-        labels = batch["labels"][number]
-        if "mask" in batch and (labels < 0).all():
-            labels = _by_count(batch["mask"][number])
-        if "box_classes" in batch and (labels < 0).all():
-            labels = _by_count(batch["box_classes"][number])
-        draw.text((x, y + high + 2), _shortened(_names(labels, classes), wide, font), _INK, font)
+        text = _shortened(_names(_labels(batch, number), classes), wide, font)
+        draw.text((x, y + high + 2), text, _INK, font)
+    if key.size:
+        page.paste(Image.fromarray(key), (_MARGIN, bottom))
     out = io.BytesIO()
     page.save(out, "PNG")
     return out.getvalue()
@@ -119,6 +120,33 @@ def _with_mask(
     named = (labels < 0).all() and not _BACKGROUND.fullmatch(classes[0])
     shown = mask_HW if named else np.where(mask_HW > 0, mask_HW, -1)
     return colours.overlay(pixels, shown, colours.palette(int(mask_HW.max(initial=0)) + 1))
+
+
+def _labels(batch: Mapping[str, np.ndarray], number: int) -> np.ndarray:
+    """Returns the labels of an image; without any, the classes of its mask or of its boxes."""
+    labels = batch["labels"][number]
+    for field in ("mask", "box_classes"):
+        if field in batch and (labels < 0).all():
+            labels = _by_count(batch[field][number])
+    return labels
+
+
+def _legend(batch: Mapping[str, np.ndarray], classes: Sequence[str], width: int) -> np.ndarray:
+    """Returns the names of the classes that are drawn, on their colours, uint8 [H, W, 3].
+
+    It has no rows if there are none, or if the numbers of a mask have no names.
+    """
+    shown = set[int]()
+    for number, labels in enumerate(batch["labels"]):
+        if (labels < 0).all() and {"mask", "box_classes"} & {*batch}:
+            shown |= {int(label) for label in _labels(batch, number) if label >= 0}
+    if "mask" in batch and _BACKGROUND.fullmatch(classes[0]):
+        shown.discard(0)  # which is not painted
+    if not shown:
+        return np.zeros((0, 0, 3), np.uint8)
+    font = colours.font_of(14)
+    names = [_shortened(_plain(name), width - 16, font) for name in classes]
+    return colours.legend(names, sorted(shown), width)
 
 
 def _by_count(classes: np.ndarray) -> np.ndarray:

@@ -251,7 +251,7 @@ class Pipeline:
             return example
         if lacking := [key for key in self.fields if key not in example]:
             raise BadInput(
-                f"the examples, such as {self.split.name(0)}, have no {' and no '.join(lacking)}, "
+                f"the examples have no {' and no '.join(lacking)}, "  # the same for all splits
                 f"only {', '.join(example)}; take a source that gives it, see docs/data.md."
             )
         boxes = ("boxes",) if "box_classes" in self.fields else ()

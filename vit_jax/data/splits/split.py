@@ -379,6 +379,11 @@ def select(
     if match is None:
         raise BadInput(f"split {expression!r} is not understood; write test or train[:98%].")
     if match["name"] not in splits:
+        if match["name"] in ("val", "test") and len(splits.get("train", ())) == 1:
+            raise BadInput(
+                f"{source} has no split {match['name']!r}, and too few images to hold some out, "
+                f"since train has one left; add images, or take one of {', '.join(splits)}."
+            )
         raise unknown(f"split of {source}", match["name"], splits)
     split = splits[match["name"]]
 

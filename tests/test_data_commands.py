@@ -294,7 +294,7 @@ def test_an_error_that_quotes_bytes_is_a_reason():
     def read(index):
         raise UnicodeDecodeError("utf-8", b"record \xff is damaged", 7, 8, "invalid start byte")
 
-    reasons, _, _ = check._examined(decode.Decode(), read, None, None, ("a", "b"), 0)
+    reasons, *_ = check._examined(decode.Decode(), read, None, None, ("a", "b"), 0)
     assert reasons == ["cannot be read: record \ufffd is damaged"]
 
 
@@ -517,7 +517,7 @@ def test_more_images_than_examples_begin_again():
 
 
 def test_heading_is_broken_between_ops(written):
-    chain = "|".join(["decode", *["affine(10, 0.1, 2)"] * 9])
+    chain = "|".join(["decode", *["affine(10, 0.1)"] * 9])
     sheet(chain=chain, source="s", columns=1)
     lines = [text for text, _ in written[:-2]]
     lines = lines[next(i for i, line in enumerate(lines) if line.startswith("decode")) :]

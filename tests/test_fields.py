@@ -256,7 +256,9 @@ def test_a_batch_holds_what_is_asked_for_and_texts_stay_on_the_host():
     assert next(placed).keys() == KINDS.keys() - {"text", "id"}
     plain = splits.of_arrays("a", np.zeros((2, 4, 4, 3), np.uint8), np.zeros((2, 1), np.int32))
     pipe = pictures.batches(plain, fields=("mask",))
-    with pytest.raises(BadInput, match=r"the examples have no mask, only image, labels, id; take a"):
+    with pytest.raises(
+        BadInput, match=r"the examples have no mask, only image, labels, id; take a"
+    ):
         pipe.probe()
 
 

@@ -177,7 +177,7 @@ def test_texts_are_made_of_the_names_of_classes(kind):
 
 @pytest.mark.parametrize("kind", [Pipeline, PythonPipeline])
 def test_missing_and_empty_texts_are_named(kind):
-    with pytest.raises(BadInput, match=r"made/0000, have no text, only"):
+    with pytest.raises(BadInput, match=r"the examples have no text, only"):
         next(pipeline(kind, Texts(length=8), split()).evaluation())
     lines = np.array(["good"] * 3 + [" \n"] + ["good"] * 20, object)
     with pytest.raises(BadInput, match=r"made/0003.*text is empty"):

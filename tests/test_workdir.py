@@ -131,7 +131,7 @@ FLAWS = {
     "zeros": ("is damaged", lambda b: bytes(len(b))),
     "no text": ("is damaged", lambda b: b"\xff" + b[1:]),
     "cut": ("is ", lambda b: b[:300]),
-    "cut between lines": ("is cut short", lambda b: b"".join(b.splitlines(True)[:4])),
+    "cut between lines": ("is cut short", lambda b: b"".join(b.splitlines(True)[:3])),
 }
 
 

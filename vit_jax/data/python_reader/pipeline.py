@@ -186,9 +186,8 @@ class _Reader:
             names = ("boxes", *names)
         if lacking := [key for key in names if key not in example]:
             raise BadInput(
-                f"the examples, such as {self._pipe.split.name(0)}, have no "
-                f"{' and no '.join(lacking)}, only {', '.join(example)}; take a source that gives "
-                "it, see docs/data.md."
+                f"the examples have no {' and no '.join(lacking)}, only {', '.join(example)}; take "
+                "a source that gives it, see docs/data.md."
             )
         if self._pipe.texts is not None:
             names = (*(name for name in names if name != "text"), "tokens")

@@ -4,6 +4,7 @@
 """Colours of classes, and pictures of masks and boxes in them. Start from `palette`."""
 
 import colorsys
+import functools
 import importlib.util
 import io
 from collections.abc import Sequence
@@ -97,6 +98,7 @@ def legend(names: Sequence[str], shown: Sequence[int] | None = None, width: int 
     return np.asarray(picture)
 
 
+@functools.cache
 def font_of(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
     """Returns a font of so many pixels that has Latin, Greek and Cyrillic letters.
 

@@ -29,13 +29,18 @@ def first_fit(lengths: Sequence[int], budget: int) -> list[list[int]]:
     sequences, left = list[list[int]](), list[int]()
     for number, length in enumerate(lengths):
         assert 0 < length <= budget, (length, budget)
-        place = next((i for i, room in enumerate(left) if room >= length), len(left))
-        if place == len(left):
+        place = _first_with_room(left, length)
+        if place < 0:
             sequences.append([])
             left.append(budget)
         sequences[place].append(number)
         left[place] -= length
     return sequences
+
+
+def _first_with_room(left: Sequence[int], length: int) -> int:
+    """Returns the number of the first sequence with `length` patches left; -1 if there is none."""
+    return next((i for i, room in enumerate(left) if room >= length), -1)
 
 
 def pack(canvas: Canvas, patch: int) -> tuple[Canvas, np.ndarray]:
@@ -139,7 +144,7 @@ class Packing:
             grids = batch[GRID][real] if GRID in batch else [whole] * len(cells)
             for image, grid in zip(cells, grids, strict=True):
                 length = int(grid.prod())
-                row = next((i for i, room in enumerate(left) if room >= length), -1)
+                row = _first_with_room(left, length)
                 if row < 0:
                     yield self._batch(sequences, numbers)
                     (sequences, numbers, left), row = self._empty(), 0

@@ -116,11 +116,12 @@ def test_a_collective_inside_a_fusion_counts_as_far_as_it_is_longer():
     assert found.parts[attribution.COLLECTIVES] == {"update": longer + started + 80}
 
 
-def test_a_kernel_without_cycles_counts_with_its_flops_in_a_part_of_its_own():
+@pytest.mark.parametrize("rows", ["2,4", "8"])  # one image a device has no axis of its own
+def test_a_kernel_without_cycles_counts_with_its_flops_in_a_part_of_its_own(rows):
     kernel = (
-        "  %splash_mha_dkv_no_residuals.1 = bf16[2,4,256,80]{3,2,1,0} custom-call(%after), "
+        f"  %splash_mha_dkv_no_residuals.1 = bf16[{rows},256,80]{{3,2,1,0}} custom-call(%after), "
         'custom_call_target="tpu_custom_call", operand_layout_constraints={s8[1,3,3]{2,1,0}, '
-        "bf16[2,4,256,80]{3,2,1,0}, bf16[2,4,256,80]{3,2,1,0}}\n  %sum-start = "
+        f"bf16[{rows},256,80]{{3,2,1,0}}, bf16[{rows},256,80]{{3,2,1,0}}}}\n  %sum-start = "
     )
     found = clock.read(PROGRAM.replace("  %sum-start = ", kernel), 1.0, 1e6, of_80)
     assert found is not None

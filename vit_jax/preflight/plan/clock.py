@@ -12,6 +12,7 @@ their products at the peak rate, in a part of their own; a real kernel is slower
 """
 
 import dataclasses
+import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator
@@ -159,7 +160,12 @@ class _Reader:
 
 
 def _product_flops(kernel: Instruction) -> int:
-    """Returns the FLOPs of the scores of a kernel, whose queries are [B, N, L, K]."""
-    shapes = re.findall(r"\[(\d+),(\d+),(\d+),(\d+)\]", kernel.attributes)
-    batch, heads, tokens, head_dim = map(int, shapes[0])
-    return 2 * batch * heads * tokens**2 * head_dim
+    """Returns the FLOPs of the scores of a kernel, whose queries are [B, N, L, K].
+
+    They are its first floating-point operand of so many axes, which lacks B if that is 1.
+    """
+    query = re.search(r"f\d+\[((?:\d+,)?\d+),(\d+),(\d+)\]", kernel.attributes)
+    assert query, kernel.attributes
+    batch_and_heads, tokens, head_dim = query.groups()
+    rows = math.prod(map(int, batch_and_heads.split(",")))
+    return 2 * rows * int(tokens) ** 2 * int(head_dim)

@@ -18,7 +18,7 @@ from vit_jax import sharding, tree
 from vit_jax.analysis import maps
 from vit_jax.errors import BadInput
 from vit_jax.models import variants, windows
-from vit_jax.models.attention import Attention, Extras, Path
+from vit_jax.models.attention import MASKED, Attention, Extras, Path
 from vit_jax.models.windows import Windows
 
 GRID = (5, 7)
@@ -85,14 +85,42 @@ def test_windows_attend_as_by_hand(path, side, prefix):
 
 
 def test_split_and_joined_keep_every_patch():
+    """The grid of 5 x 7: 2 windows of 3 x 3, 1 of 3 x 1, 2 of 2 x 3 and 1 of 2 x 1."""
     area = Windows(3, GRID, 0)
     x = np.arange(2 * 35 * 4).reshape(2, 35, 4)
-    parts = area.split(jnp.asarray(x + 1))
-    assert parts.shape == (2 * 6, 9, 4)
-    np.testing.assert_array_equal(area.joined(parts), x + 1)
-    first = (x + 1).reshape(2, 5, 7, 4)[0, :3, :3]
-    np.testing.assert_array_equal(parts[0].reshape(3, 3, 4), first)
-    assert (np.asarray(parts[5]).reshape(3, 3, 4)[2:] == 0).all()
+    parts = area.split(jnp.asarray(x))
+    of_grid = x.reshape(2, 5, 7, 4)
+    expected = [
+        [of_grid[:, :3, :3], of_grid[:, :3, 3:6]],
+        [of_grid[:, :3, 6:]],
+        [of_grid[:, 3:, :3], of_grid[:, 3:, 3:6]],
+        [of_grid[:, 3:, 6:]],
+    ]
+    for part, squares in zip(parts, expected, strict=True):
+        beside = np.stack([square.reshape(2, -1, 4) for square in squares], axis=1)
+        np.testing.assert_array_equal(part, beside.reshape(-1, *beside.shape[2:]))
+    np.testing.assert_array_equal(area.joined(parts), x)
+
+
+@pytest.mark.parametrize("grid, side", [((6, 9), 3), ((5, 7), 7), ((5, 7), 9)])
+def test_a_grid_that_windows_divide_is_neither_cut_nor_joined(grid, side):
+    area = Windows(side, grid, 0)
+    x = jnp.zeros((2, grid[0] * grid[1], 4))
+    jaxpr = jax.make_jaxpr(lambda x: area.joined(area.split(x)))(x)
+    assert {e.primitive.name for e in jaxpr.eqns} <= {"reshape", "transpose"}
+    assert len(area.split(x)) == 1
+
+
+def test_every_rectangle_has_a_key_of_dropout_of_its_own():
+    keys = []
+
+    def attend(query, key, value, dropout_key, bias):
+        keys.append(tuple(jax.random.key_data(dropout_key).tolist()))
+        return query
+
+    x = jnp.zeros((1, 36, 1, 2))
+    windows.attended(attend, x, x, x, jax.random.key(0), None, Windows(3, GRID, 1))
+    assert len(set(keys)) == len(keys) == 5
 
 
 @pytest.mark.integration
@@ -207,23 +235,56 @@ def test_asking_for_weights_changes_no_output(path, grid, prefix):
     np.testing.assert_allclose(asked, usual, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.integration
+@pytest.mark.parametrize("path", ["plain", "memory_efficient"])
+def test_tokens_that_are_masked_do_not_count_in_any_rectangle(path):
+    area = Windows(3, GRID, 1)
+    module = Attention(2, 0.0, "float32", None, path=path, extras=Extras(windows=area))
+    draw = np.random.default_rng(0)
+    x, other = draw.normal(size=(2, 2, 36, 16)).astype(np.float32)
+    masked = np.zeros((2, 36), bool)
+    masked[:, [1, 7, 15, 21, 29]] = True  # the patches 0, 6, 14, 20 and 28, some at each edge
+    other = np.where(masked[..., None], other, x)
+    bias = jnp.where(masked, MASKED, 0.0)
+    params = tiny.randomised(jax.eval_shape(module.init, jax.random.key(0), x, x, None))
+    results = [module.apply(params, y, y, None, None, bias) for y in (x, other)]
+    np.testing.assert_allclose(results[0][~masked], results[1][~masked], rtol=1e-5, atol=1e-6)
+    asked, _ = module.apply(params, x, x, None, None, bias, mutable=["intermediates"])
+    np.testing.assert_allclose(asked, results[0], rtol=1e-4, atol=1e-5)
+    assert np.abs(results[0] - module.apply(params, x, x, None)).max() > 1e-2
+
+
 def test_flops_are_by_hand():
-    """ViTDet-B at 1024 pixels: 8 blocks of 25 windows of 14 x 14, and 4 of 64 x 64."""
+    """ViTDet-B at 1024 pixels: 8 blocks of windows, and 4 of 64 x 64.
+
+    Windows of 14 leave 8: 16 of 14 x 14, 4 of 14 x 8, 4 of 8 x 14 and 1 of 8 x 8.
+    """
     cfg = variants.config(variant="B/16", classes=0, pool="gap", window=14)
     tokens, d = 64**2, 768
     layers = 12 * (4 * tokens * d**2 + 2 * tokens * d * 3072)
-    attention = 4 * 2 * tokens**2 * d + 8 * 2 * 25 * 196**2 * d
+    within = 16 * 196**2 + 8 * 112**2 + 64**2
+    attention = 4 * 2 * tokens**2 * d + 8 * 2 * within * d
     assert cfg.forward_flops(1024, 1024) == 2 * (tokens * d**2 + layers + attention)
     with_token = variants.config(variant="B/16", classes=0, window=14)
     more = with_token.forward_flops(1024, 1024) - cfg.forward_flops(1024, 1024)
-    pairs = 4 * ((tokens + 1) ** 2 - tokens**2) + 8 * (25 * 196 + tokens + 1)
+    pairs = 4 * ((tokens + 1) ** 2 - tokens**2) + 8 * (tokens + tokens + 1)
     assert more == 2 * (12 * (4 * d**2 + 2 * d * 3072) + 2 * pairs * d)
 
 
-def test_flops_are_those_of_the_compiler():
+def test_pairs_are_by_hand():
+    """A grid of 32 x 32 with windows of 14, as ViTDet at 512 pixels; and one that they divide."""
+    assert Windows(14, (32, 32), 0).products == 4 * 196**2 + 4 * 56**2 + 16**2
+    assert Windows(16, (32, 32), 0).products == 4 * 256**2
+    assert Windows(3, GRID, 1).products == 2 * 9 * 10 + 3 * 4 + 2 * 6 * 7 + 2 * 3 + 36
+
+
+@pytest.mark.parametrize("window", [7, 8])
+def test_flops_are_those_of_the_compiler(window):
+    """Of a grid of 24 x 24."""
     cfg = variants.config(
-        variant="custom/2", width=64, depth=2, mlp=16, heads=1, classes=2, window=8, global_blocks=1
-    )
+        variant="custom/2", width=64, depth=2, mlp=16, heads=1, classes=2, window=window,
+        global_blocks=1,
+    )  # fmt: skip
     assert 0.97 < compiled_flops(cfg, 48) / cfg.forward_flops(48, 48) < 1.1
 
 

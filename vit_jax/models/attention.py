@@ -22,7 +22,7 @@ from jax.ad_checkpoint import checkpoint_name
 from vit_jax.config.model_section import Biases, Rope
 from vit_jax.models import attention_math, layers
 from vit_jax.models.layers import factors, product, stream
-from vit_jax.models.windows import MASKED, Windows, attended
+from vit_jax.models.windows import Windows, attended
 from vit_jax.sharding import Rules, constrain
 
 # `plain` is written out and differentiable in every way. `memory_efficient` and `packed` have a
@@ -32,6 +32,7 @@ from vit_jax.sharding import Rules, constrain
 Path = Literal["plain", "memory_efficient", "packed", "splash", "xla", "cudnn"]
 _WITH_WEIGHTS = ("plain", "memory_efficient")  # paths that can show weights and take a bias
 
+MASKED = -1e30  # added to the scores of tokens that nothing attends to
 _BLOCK = 512  # tokens that splash attention computes at once
 
 # Parameter path within a block -> logical axes; see sharding.param_axes.

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 
 from vit_jax.config.model_section import NaFlexFilter
 from vit_jax.errors import BadInput
+from vit_jax.models.attention import MASKED
 from vit_jax.models.settings import Settings
-from vit_jax.models.windows import MASKED
 
 
 class Canvas(NamedTuple):

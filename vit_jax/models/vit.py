@@ -19,6 +19,7 @@ import jax.numpy as jnp
 
 from vit_jax.errors import BadInput
 from vit_jax.models import layers, posemb
+from vit_jax.models.attention import MASKED
 from vit_jax.models.layers import dropout
 from vit_jax.models.merging import Merged
 from vit_jax.models.vit_block import EncoderBlock as EncoderBlock
@@ -27,7 +28,6 @@ from vit_jax.models.vit_config import AXES as AXES
 from vit_jax.models.vit_config import SIZES as SIZES
 from vit_jax.models.vit_config import ViTConfig as ViTConfig
 from vit_jax.models.vit_config import config as config
-from vit_jax.models.windows import MASKED
 from vit_jax.sharding import Rules, constrain
 
 if TYPE_CHECKING:

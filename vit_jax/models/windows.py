@@ -7,24 +7,49 @@ The parameters are those of an ordinary ViT. A windowed block projects all token
 each window attends alone. Axes: B batch, L tokens, n windows, w tokens of a window, N heads, K head
 dim. Start from `attended`; `numbers` says which blocks have windows.
 
-A window at the edge of the grid is as small as what is left. ViTDet fills it up with zeros, which
-its patches attend to; here they are masked, so that no result depends on them. ViTDet has no token
-beside the patches in the pyramid. Here the class token and registers belong to every window: they
-attend to all patches, and all patches to them. So one window that covers the grid is global
-attention, whatever the tokens.
+A window at the edge of the grid is as small as what is left. So a grid consists of up to four
+rectangles: the inner one, those at its right and lower edges, and the corner. Each is divided by
+windows of one size, so none has a place without a patch. ViTDet fills these windows up with zeros
+instead, which its patches attend to. ViTDet has no token beside the patches in the pyramid. Here
+the class token and registers belong to every window: they attend to all patches, and all patches to
+them. So one window that covers the grid is global attention, whatever the tokens.
 """
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-MASKED = -1e30  # added to the scores of tokens that nothing attends to
 Attend = Callable[[jax.Array, jax.Array, jax.Array, Any, Any], jax.Array]
+
+
+class Rectangle(NamedTuple):
+    """A part of a grid that windows of one size divide.
+
+    Attributes:
+      counts: how many windows stand below and beside each other.
+      sides: rows and columns of patches in a window.
+    """
+
+    counts: tuple[int, int]
+    sides: tuple[int, int]
+
+    def split(self, x: jax.Array) -> jax.Array:
+        """Maps [B, rows, columns, ...] to windows, [B n, w, ...]."""
+        (below, beside), (rows, columns), rest = *self, x.shape[3:]
+        x = jnp.swapaxes(x.reshape(-1, below, rows, beside, columns, *rest), 2, 3)
+        return x.reshape(-1, rows * columns, *rest)
+
+    def joined(self, windows: jax.Array) -> jax.Array:
+        """Maps windows [B n, w, ...] to [B, rows, columns, ...]; the inverse of `split`."""
+        (below, beside), (rows, columns), rest = *self, windows.shape[2:]
+        x = jnp.swapaxes(windows.reshape(-1, below, beside, rows, columns, *rest), 2, 3)
+        return x.reshape(-1, below * rows, beside * columns, *rest)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,28 +67,27 @@ class Windows:
     prefix: int
 
     @property
-    def sides(self) -> tuple[int, int]:
-        """Returns rows and columns of a window; a smaller grid has one window of its size."""
-        rows, columns = (min(self.side, side) for side in self.grid)
-        return rows, columns
+    def rectangles(self) -> list[list[Rectangle]]:
+        """Returns those of whole windows' rows, then those of the rows that are left, if any."""
 
-    @property
-    def counts(self) -> tuple[int, int]:
-        """Returns how many windows stand below and beside each other."""
-        rows, columns = (-(-g // s) for g, s in zip(self.grid, self.sides, strict=True))
-        return rows, columns
+        def spans(length: int) -> list[tuple[int, int]]:
+            """Returns how many windows of which side lie along an axis."""
+            whole, left = divmod(length, self.side)
+            return [
+                (count, side) for count, side in ((whole, self.side), (1, left)) if count * side
+            ]
 
-    @property
-    def filled_up(self) -> bool:
-        """Returns True if the windows at the edge hold places without a patch."""
-        return any(g % s for g, s in zip(self.grid, self.sides, strict=True))
+        below, beside = map(spans, self.grid)
+        return [[Rectangle(*zip(y, x, strict=True)) for x in beside] for y in below]
 
     @property
     def products(self) -> int:
-        """Returns the pairs of query and key for one image, with those of filled-up places."""
-        window, count = math.prod(self.sides), math.prod(self.counts)
-        tokens = self.prefix + math.prod(self.grid)
-        return count * window * (window + self.prefix) + self.prefix * tokens
+        """Returns the pairs of query and key for one image."""
+        pairs = self.prefix * (self.prefix + math.prod(self.grid))
+        for counts, sides in itertools.chain.from_iterable(self.rectangles):
+            window = math.prod(sides)
+            pairs += math.prod(counts) * window * (window + self.prefix)
+        return pairs
 
     def path(self, wanted: str, *, masked: bool) -> Any:
         """Returns the code path of `Attention` for windows: short sequences, some with masks.
@@ -73,25 +97,32 @@ class Windows:
         if wanted == "plain":
             return "plain"
         on_tpu = wanted in ("packed", "splash")
-        return "packed" if on_tpu and not (masked or self.filled_up) else "memory_efficient"
+        return "packed" if on_tpu and not masked else "memory_efficient"
 
-    def split(self, patches: jax.Array, empty: float = 0.0) -> jax.Array:
-        """Maps [B, patches, ...] to windows [B n, w, ...], filled up with a constant."""
-        (rows, columns), (below, beside) = self.sides, self.counts
-        batch, _, *rest = patches.shape
-        lacking = below * rows - self.grid[0], beside * columns - self.grid[1]
-        widths = [(0, 0), (0, lacking[0]), (0, lacking[1]), *[(0, 0)] * len(rest)]
-        x = jnp.pad(patches.reshape(batch, *self.grid, *rest), widths, constant_values=empty)
-        x = jnp.swapaxes(x.reshape(batch, below, rows, beside, columns, *rest), 2, 3)
-        return x.reshape(batch * below * beside, rows * columns, *rest)
+    def split(self, patches: jax.Array) -> list[jax.Array]:
+        """Maps [B, patches, ...] to the windows of each rectangle, [B n, w, ...]."""
+        x = patches.reshape(len(patches), *self.grid, *patches.shape[2:])
+        return [
+            rectangle.split(part)
+            for band, rectangles in zip(self._cut(x, 1), self.rectangles, strict=True)
+            for part, rectangle in zip(self._cut(band, 2), rectangles, strict=True)
+        ]
 
-    def joined(self, windows: jax.Array) -> jax.Array:
-        """Maps windows [B n, w, ...] to [B, patches, ...]; the inverse of `split`."""
-        (rows, columns), (below, beside) = self.sides, self.counts
-        rest = windows.shape[2:]
-        x = jnp.swapaxes(windows.reshape(-1, below, beside, rows, columns, *rest), 2, 3)
-        x = x.reshape(-1, below * rows, beside * columns, *rest)
-        return x[:, : self.grid[0], : self.grid[1]].reshape(-1, math.prod(self.grid), *rest)
+    def joined(self, windows: list[jax.Array]) -> jax.Array:
+        """Maps the windows of each rectangle to [B, patches, ...]; the inverse of `split`."""
+        parts = iter(windows)
+        bands = [
+            jnp.concatenate([rectangle.joined(next(parts)) for rectangle in rectangles], axis=2)
+            for rectangles in self.rectangles
+        ]
+        x = jnp.concatenate(bands, axis=1)
+        return x.reshape(len(x), math.prod(self.grid), *x.shape[3:])
+
+    def _cut(self, x: jax.Array, axis: int) -> list[jax.Array]:
+        """Divides an axis into whole windows and what is left, if there are both."""
+        length = x.shape[axis]
+        whole = length - length % self.side
+        return jnp.split(x, [whole], axis) if 0 < whole < length else [x]
 
     def seen(self) -> np.ndarray:
         """Returns True for the tokens that each token attends to, bool [L, L]."""
@@ -131,24 +162,34 @@ def attended(
       bias_BL: float32, added to the scores of each token; None: nothing.
       windows: the windows.
     """
-    prefix, count = windows.prefix, math.prod(windows.counts)
+    prefix = windows.prefix
 
-    def everywhere(x: jax.Array, empty: float = 0.0) -> jax.Array:
-        """Returns the tokens of each window after a copy of those before the patches."""
-        shape = (len(x), count, prefix, *x.shape[2:])
-        copies = jnp.broadcast_to(x[:, None, :prefix], shape)
-        copies = copies.reshape(len(x) * count, *shape[2:])
-        return jnp.concatenate([copies, windows.split(x[:, prefix:], empty)], axis=1)
+    def within(x: jax.Array) -> list[jax.Array]:
+        return windows.split(x[:, prefix:])
 
-    bias = bias_BL
-    if windows.filled_up and bias is None:
-        bias = jnp.zeros(query.shape[:2], jnp.float32)
-    within = attend(
-        windows.split(query[:, prefix:]), everywhere(key), everywhere(value), dropout_key,
-        None if bias is None else everywhere(bias, MASKED),
-    )  # fmt: skip
-    mixed = windows.joined(within)
+    def seen(x: jax.Array) -> list[jax.Array]:
+        """Returns the patches of each window after a copy of the tokens before all patches."""
+
+        def with_copies(patches: jax.Array) -> jax.Array:
+            shape = (len(x), len(patches) // len(x), prefix, *x.shape[2:])
+            copies = jnp.broadcast_to(x[:, None, :prefix], shape)
+            copies = copies.reshape(len(patches), *shape[2:])
+            return jnp.concatenate([copies, patches], axis=1)
+
+        return [with_copies(patches) for patches in within(x)]
+
+    def own(number: int) -> jax.Array | None:
+        """Returns the key of dropout for a number, that which is given for 0."""
+        if dropout_key is None or not number:
+            return dropout_key
+        return jax.random.fold_in(dropout_key, number)
+
+    queries = within(query)
+    biases = [None] * len(queries) if bias_BL is None else seen(bias_BL)
+    keys_of_dropout = [own(2 * number) for number in range(len(queries))]
+    each = zip(queries, seen(key), seen(value), keys_of_dropout, biases, strict=True)
+    mixed = windows.joined([attend(*rectangle) for rectangle in each])
     if not prefix:
         return mixed
-    own = None if dropout_key is None else jax.random.fold_in(dropout_key, 1)
-    return jnp.concatenate([attend(query[:, :prefix], key, value, own, bias_BL), mixed], axis=1)
+    first = attend(query[:, :prefix], key, value, own(1), bias_BL)
+    return jnp.concatenate([first, mixed], axis=1)

@@ -167,10 +167,12 @@ def _tensorflow_reader(split: Split) -> Callable[[int], dict[str, Any]]:
 
 def cleaned(text: str, how: Clean) -> str:
     """Returns a text as `Texts.clean` describes it."""
+    if how == "lower":  # each character alone: a sigma that ends a word is not another letter
+        return "".join(letter.lower() for letter in text)
     if how == "canonical":
-        text = text.translate(str.maketrans("", "", string.punctuation))
+        text = text.lower().translate(str.maketrans("", "", string.punctuation))
         text = re.sub(r"\s+", " ", text).strip()
-    return text if how == "none" else text.lower()
+    return text
 
 
 def templates(text: str) -> tuple[str, ...]:

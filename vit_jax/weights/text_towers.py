@@ -193,13 +193,13 @@ def _of_big_vision(arrays: Flat) -> tuple[Flat, Flat]:
     """Returns the text tower under the names of an image tower, and the image's projection."""
     arrays = {name.removeprefix("params/"): array for name, array in arrays.items()}
     inside = {n.removeprefix("txt/"): a for n, a in arrays.items() if n.startswith("txt/")}
-    inside = {n.replace("Encoder_0/", "Transformer/", 1): a for n, a in inside.items()}
+    inside = {re.sub("^Encoder_0/", "Transformer/", n): a for n, a in inside.items()}
     twice = inside.pop("Transformer/pos_embedding", None)  # older files added positions twice
     if twice is not None:
         inside["pos_embedding"] = inside["pos_embedding"] + twice
     segments = inside.pop(_EMBEDDED.format("segment"), None)  # a text has one segment, the first
-    if segments is not None:
-        position = _EMBEDDED.format("position")
+    position = _EMBEDDED.format("position")
+    if segments is not None and position in inside:
         inside[position] = inside[position][:_BERT_LENGTH] + segments[:1]
     found = convert.layers(inside) | {n: arrays[n] for n in ("t", "b") if n in arrays}
     names = {f"img/head/{part}": f"projection/{part}" for part in ("kernel", "bias")}

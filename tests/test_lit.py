@@ -4,16 +4,20 @@
 """LiT with BERT: files of vision_transformer, with the names of flaxformer's BERT."""
 
 import dataclasses
+import json
+import re
+from pathlib import Path
 
 import numpy as np
 import numpy_vit
 import peer_libraries
 import pytest
 import tiny
-from test_tokenizers import PIECES
+from test_tokenizers import PIECES, vocabulary
 
 import vit_jax
 from vit_jax import tree
+from vit_jax.cli.main import main
 from vit_jax.data.texts import Texts
 from vit_jax.errors import BadInput
 from vit_jax.inference import model as inference
@@ -22,6 +26,7 @@ from vit_jax.models import variants
 from vit_jax.step.siglip import Siglip
 from vit_jax.weights import text_towers
 
+pieces = vocabulary  # the fixture, under a name that no argument hides
 WIDTH, MLP, DEPTH, HEADS, OUTPUTS = 128, 40, 2, 2, 12
 TOKENS = np.array([[2, 5, 7, 9, *[0] * 12], [2, *range(4, 19)], [2, *[0] * 15]])  # 0 fills up
 
@@ -160,7 +165,7 @@ def image_tower(projected):
 
 
 @pytest.mark.parametrize("projected", [True, False], ids=["LiT-B16B", "LiT-L16L"])
-def test_both_towers_of_lit(tmp_path, projected):
+def test_both_towers_of_lit(tmp_path, pieces, projected):
     """The image tower has a class token; that of LiT-B16B also has a head."""
     cfg, params = image_tower(projected)
     vit_jax.save(str(tmp_path / "image.npz"), variants.make(cfg), params)
@@ -169,14 +174,11 @@ def test_both_towers_of_lit(tmp_path, projected):
     assert "img/Transformer/posembed_input/pos_embedding" in image
     assert ("img/head/kernel" in image) == projected
     path = written(tmp_path, bert() | image)
-    vocabulary = tmp_path / "LiT.txt"
-    vocabulary.write_text("\n".join(PIECES) + "\n", encoding="utf-8")
-    pytest.importorskip("tokenizers")
     model = inference.open_model(path, heads=2)
-    both = towers.open_towers(path, model, str(vocabulary))
+    both = towers.open_towers(path, model, pieces)
     assert both.objective.embedding == (OUTPUTS if projected else 0)
     lines = ["A photo, a Cats!", "Naïve CAFÉ"]
-    tokens = [Texts(str(vocabulary), length=16).tokens(line) for line in lines]
+    tokens = [Texts(pieces, length=16).tokens(line) for line in lines]
     wanted = unit(np.stack([by_hand(bert(), row[row > 0]) for row in tokens]))
     np.testing.assert_allclose(both.texts(lines), wanted, atol=2e-5)
     pixels = np.random.default_rng(0).normal(size=(2, 16, 16, 3)).astype(np.float32)
@@ -189,6 +191,25 @@ def test_both_towers_of_lit(tmp_path, projected):
     features = variants.make(dataclasses.replace(cfg, classes=0)).apply({"params": theirs}, pixels)
     vectors = np.asarray(both.objective.image_vectors(both.own, features))
     np.testing.assert_allclose(vectors, unit(hand), atol=2e-5)
+
+
+@pytest.mark.integration
+def test_command_of_the_page(tmp_path, pieces, image_folder):
+    """The command for LiT in docs/siglip.md, with other files, classifies images."""
+    page = (Path(__file__).parent.parent / "docs" / "siglip.md").read_text(encoding="utf-8")
+    (command,) = re.findall(r"`vit_jax (evaluate LiT.*?)`", page)
+    cfg, params = image_tower(projected=True)
+    vit_jax.save(str(tmp_path / "image.npz"), variants.make(cfg), params)
+    with np.load(tmp_path / "image.npz") as file:
+        image = {f"img/{name}": file[name] for name in file.files}
+    command = command.replace("LiT-B16B.npz", written(tmp_path, bert() | image))
+    command = command.replace("LiT-B16B.txt", pieces)
+    command = command.replace("tfds:imagenet_v2", f"folder:{image_folder}")
+    command = command.replace("--out=zero_shot", f"--out={tmp_path / 'out'}")
+    assert main([*command.split(), "--image_size=16"]) == 0
+    found = json.loads((tmp_path / "out" / "evaluation.json").read_text())
+    assert 0 <= found["top1"] <= 1
+    assert (found["model"]["clean"], found["model"]["pad"]) == ("none", 0)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from vit_jax.errors import BadInput
 from vit_jax.inference import model as inference
 from vit_jax.inference import towers
 from vit_jax.models import variants
+from vit_jax.models.naflex import Canvas
 from vit_jax.step.siglip import Siglip
 from vit_jax.weights import text_towers
 
@@ -117,11 +118,12 @@ def test_both_towers_of_naflex_of_transformers(tmp_path, length):
             spatial_shapes=torch.tensor([[4, 4]] * 2),
         )  # fmt: skip
     path = str(tmp_path / "model.safetensors")
-    tower, params, _ = vit_jax.load(path)
+    tower, params, _ = vit_jax.load(path, image_size=16)
+    canvas = Canvas(jnp.asarray(images), jnp.asarray([[4, 4]] * 2, jnp.int32))
     given, own = text_towers.of_file(path)
     assert given.length == length
     own = {"objective": tree.nested(own)}
-    found = np.asarray(given.image_vectors(own, tower.apply({"params": params}, images)))
+    found = np.asarray(given.image_vectors(own, tower.apply({"params": params}, canvas)))
     texts = np.asarray(given.text_vectors(own, tokens))
     scale, bias = given.scale_and_bias(own)
     scores = found @ texts.T * np.asarray(scale) + np.asarray(bias)

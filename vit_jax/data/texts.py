@@ -36,9 +36,10 @@ class Texts:
       tokenizer: `bytes`: the UTF-8 bytes; otherwise the file of a SentencePiece model, or of
         BERT's WordPieces.
       length: L. Longer texts are cut, and keep the token of the end, if the tokenizer has one.
-      clean: what happens to a text first. `lower` makes it lower-case, as big_vision does before it
-        trains; `canonical` also takes out punctuation and repeated spaces, as transformers does
-        for SigLIP, and big_vision for zero-shot prompts.
+      clean: what happens to a text first. `lower` makes it lower-case, as transformers does for
+        SigLIP 2, and big_vision for ASCII letters before it trains; `canonical` also takes out
+        punctuation and repeated spaces, as transformers does for SigLIP, and big_vision for
+        zero-shot prompts.
       pad: the token that fills up; -1: the end again, as for SigLIP, and 0 after WordPieces.
         SigLIP 2 has 0.
       templates: texts with {} for the name of the class; (): examples have texts of their own.

@@ -22,6 +22,7 @@ from vit_jax.errors import BadInput
 from vit_jax.inference import model as inference
 from vit_jax.inference import towers
 from vit_jax.models import variants
+from vit_jax.models.naflex import Canvas
 from vit_jax.step.siglip import Siglip
 from vit_jax.weights import text_towers
 
@@ -83,6 +84,50 @@ def test_both_towers_of_transformers(tmp_path, spiece):
     scale, bias = given.scale_and_bias(own)
     scores = found @ texts.T * np.asarray(scale) + np.asarray(bias)
     np.testing.assert_allclose(scores, wanted.logits_per_image.numpy(), atol=1e-3)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("length", [5, 64])
+def test_both_towers_of_naflex_of_transformers(tmp_path, length):
+    """Similarities are those of Siglip2Model to 1e-4, for texts that 0 fills up to any length."""
+    transformers, torch = peer_libraries.load("transformers"), peer_libraries.load("torch")
+    config = transformers.Siglip2Config(
+        text_config={**HF, "vocab_size": 70, "max_position_embeddings": length,
+                     "projection_size": 16},
+        vision_config={**HF, "num_patches": 16, "patch_size": 4},
+    )  # fmt: skip
+    torch.manual_seed(1)
+    peer = transformers.Siglip2Model(config).eval()
+    with torch.no_grad():
+        for parameter in peer.parameters():
+            parameter.copy_(torch.randn_like(parameter) * 0.2)
+        peer.logit_scale.fill_(1.5)
+        peer.logit_bias.fill_(-2.0)
+    peer.save_pretrained(tmp_path)
+    rng = np.random.default_rng(0)
+    images = rng.normal(size=(2, 16, 16, 3)).astype(np.float32)
+    tokens = rng.integers(2, 70, (4, length))
+    for row, end in enumerate((0, 2, length - 1)):  # the last row is cut, and has no end
+        tokens[row, end:] = 0
+        tokens[row, end] = 1
+    patches = images.reshape(2, 4, 4, 4, 4, 3).swapaxes(2, 3).reshape(2, 16, 48)
+    with torch.no_grad():
+        wanted = peer(
+            input_ids=torch.tensor(tokens), pixel_values=torch.tensor(patches),
+            pixel_attention_mask=torch.ones(2, 16, dtype=torch.int32),
+            spatial_shapes=torch.tensor([[4, 4]] * 2),
+        )  # fmt: skip
+    path = str(tmp_path / "model.safetensors")
+    tower, params, _ = vit_jax.load(path, image_size=16)
+    canvas = Canvas(jnp.asarray(images), jnp.asarray([[4, 4]] * 2, jnp.int32))
+    given, own = text_towers.of_file(path)
+    assert given.length == length
+    own = {"objective": tree.nested(own)}
+    found = np.asarray(given.image_vectors(own, tower.apply({"params": params}, canvas)))
+    texts = np.asarray(given.text_vectors(own, tokens))
+    scale, bias = given.scale_and_bias(own)
+    scores = found @ texts.T * np.asarray(scale) + np.asarray(bias)
+    np.testing.assert_allclose(scores, wanted.logits_per_image.numpy(), atol=1e-4)
 
 
 @pytest.mark.integration

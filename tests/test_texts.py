@@ -13,7 +13,7 @@ import pictures
 import pytest
 from opened_sources import message, opened
 
-from vit_jax.data import splits, texts
+from vit_jax.data import splits, texts, tokenizers
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.pipeline.pipeline import Pipeline
 from vit_jax.data.python_reader.pipeline import PythonPipeline
@@ -43,7 +43,7 @@ def model(tmp_path_factory):
 def test_bytes_come_back_as_the_text():
     found = Texts(length=16).tokens("a café")
     assert found.dtype == np.int32
-    assert found.tolist()[7:] == [texts.END] * 9
+    assert found.tolist()[7:] == [tokenizers.END] * 9
     assert bytes(t - 2 for t in found[:7]).decode() == "a café"
     assert Texts().vocabulary == 258
 
@@ -203,7 +203,7 @@ def test_tokenizer_that_cannot_be_used(tmp_path, monkeypatch, model):
     (tmp_path / "bad.model").write_bytes(b"no model")
     with pytest.raises(BadInput, match=r"bad.model' is not a SentencePiece model"):
         Texts(str(tmp_path / "bad.model")).tokens("x")
-    texts._opened.cache_clear()
+    tokenizers.opened.cache_clear()
     monkeypatch.setitem(sys.modules, "sentencepiece", None)
     with pytest.raises(BadInput, match=r"pip install 'vit_jax\[text\]'"):
         Texts(model).tokens("x")

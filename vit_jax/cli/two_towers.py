@@ -36,7 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--tokenizer",
         default="",
         metavar="FILE",
-        help="image-text weights: SentencePiece model, or bytes (default: that of the run)",
+        help="image-text weights: SentencePiece model, vocabulary of WordPieces (.txt), or bytes "
+        "(default: that of the run)",
     )
     parser.add_argument(
         "--retrieval",

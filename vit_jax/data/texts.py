@@ -9,10 +9,9 @@ from the name of the example's class. Start from `Texts`.
 """
 
 import dataclasses
-import functools
 import re
 import string
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -21,11 +20,10 @@ from vit_jax.data.numpy_ops.draws import Seed
 from vit_jax.data.splits import order
 from vit_jax.data.splits.split import Split
 from vit_jax.data.tensorflow import Tensor, tf
+from vit_jax.data.tokenizers import BYTES, opened
 from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
 
-BYTES = "bytes"
-PAD, END, _FIRST = 0, 1, 2  # tokens of `bytes`: to fill up, the end of a text, the byte 0
 Clean = Literal["none", "lower", "canonical"]
 CLEANS = ("none", "lower", "canonical")
 
@@ -35,12 +33,15 @@ class Texts:
     """How texts become tokens.
 
     Attributes:
-      tokenizer: `bytes`: the UTF-8 bytes; otherwise the file of a SentencePiece model.
-      length: L. Longer texts are cut, and keep the token of the end.
-      clean: what happens to a text first. `lower` makes it lower-case, as big_vision does before it
-        trains; `canonical` also takes out punctuation and repeated spaces, as transformers does
-        for SigLIP, and big_vision for zero-shot prompts.
-      pad: the token after the end; -1: the end again, as for SigLIP. SigLIP 2 has 0.
+      tokenizer: `bytes`: the UTF-8 bytes; otherwise the file of a SentencePiece model, or of
+        BERT's WordPieces.
+      length: L. Longer texts are cut, and keep the token of the end, if the tokenizer has one.
+      clean: what happens to a text first. `lower` makes it lower-case, as transformers does for
+        SigLIP 2, and big_vision for ASCII letters before it trains; `canonical` also takes out
+        punctuation and repeated spaces, as transformers does for SigLIP, and big_vision for
+        zero-shot prompts.
+      pad: the token that fills up; -1: the end again, as for SigLIP, and 0 after WordPieces.
+        SigLIP 2 has 0.
       templates: texts with {} for the name of the class; (): examples have texts of their own.
       names: the names of the classes, by label.
       drawn: whether one of several texts is drawn, or the first taken.
@@ -59,7 +60,7 @@ class Texts:
     @property
     def vocabulary(self) -> int:
         """Returns the number of tokens that there are; reads the file of the model."""
-        return _opened(self.tokenizer).size
+        return opened(self.tokenizer).size
 
     def check(self) -> None:
         """Raises BadInput for a tokenizer that cannot be used, or has tokens beyond `rows`."""
@@ -122,9 +123,10 @@ class Texts:
     def tokens(self, text: str) -> np.ndarray:
         """Returns the tokens of one text, int32 [L]."""
         text = text.encode(errors="replace").decode()  # names of files may not be UTF-8
-        model, text = _opened(self.tokenizer), cleaned(text, self.clean)
-        found = [*model.encode(text)[: self.length - 1], model.end]
-        filled = np.full(self.length, model.end if self.pad < 0 else self.pad, np.int32)
+        model, text = opened(self.tokenizer), cleaned(text, self.clean)
+        room = self.length - len(model.start) - len(model.end)
+        found = [*model.start, *model.encode(text)[:room], *model.end]
+        filled = np.full(self.length, model.fill if self.pad < 0 else self.pad, np.int32)
         filled[: len(found)] = found
         return filled
 
@@ -166,10 +168,12 @@ def _tensorflow_reader(split: Split) -> Callable[[int], dict[str, Any]]:
 
 def cleaned(text: str, how: Clean) -> str:
     """Returns a text as `Texts.clean` describes it."""
+    if how == "lower":  # each character alone: a sigma that ends a word is not another letter
+        return "".join(letter.lower() for letter in text)
     if how == "canonical":
-        text = text.translate(str.maketrans("", "", string.punctuation))
+        text = text.lower().translate(str.maketrans("", "", string.punctuation))
         text = re.sub(r"\s+", " ", text).strip()
-    return text if how == "none" else text.lower()
+    return text
 
 
 def templates(text: str) -> tuple[str, ...]:
@@ -195,56 +199,3 @@ def templates(text: str) -> tuple[str, ...]:
         problem = f"the line {wrong[0]!r} has no {{}}" if wrong else "it has no lines"
         raise BadInput(f"template={text!r}: {problem}; write {{}} where the name of a class goes.")
     return tuple(lines)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Tokenizer:
-    size: int
-    end: int
-    encode: Callable[[str], Sequence[int]]
-
-
-@functools.cache
-def _opened(tokenizer: str) -> _Tokenizer:
-    """Opens a tokenizer.
-
-    Raises:
-      BadInput: the package is not installed, the file is missing, or it is not a SentencePiece
-        model with a token for the end.
-    """
-    if tokenizer == BYTES:
-        return _Tokenizer(_FIRST + 256, END, lambda text: [_FIRST + b for b in text.encode()])
-    try:
-        content = storage.read_all([storage.path(tokenizer)])[0]
-    except OSError as e:
-        raise BadInput(
-            f"tokenizer={tokenizer!r} cannot be read: {e.strerror or e}; give the file of a "
-            "SentencePiece model, or tokenizer='bytes'."
-        ) from e
-    try:
-        import sentencepiece
-    except ModuleNotFoundError as e:
-        raise BadInput(
-            f"tokenizer={tokenizer!r} needs the package sentencepiece: pip install 'vit_jax[text]'."
-        ) from e
-    model = sentencepiece.SentencePieceProcessor()
-    try:
-        model.LoadFromSerializedProto(content)
-    except RuntimeError as e:
-        raise BadInput(
-            f"tokenizer={tokenizer!r} is not a SentencePiece model; give its file, often called "
-            "spiece.model, tokenizer.model or sentencepiece.model."
-        ) from e
-    if model.eos_id() < 0:
-        raise BadInput(
-            f"tokenizer={tokenizer!r} has no token for the end of a text; train it with eos_id=1."
-        )
-    size = model.GetPieceSize()
-    # T5's models end with pieces that stand for no text, and SigLIP's towers have no rows for them.
-    while size and re.fullmatch(r"▁?<extra_id_\d+>", model.IdToPiece(size - 1)):
-        size -= 1
-
-    def encode(text: str) -> list[int]:
-        return [token if token < size else model.unk_id() for token in model.EncodeAsIds(text)]
-
-    return _Tokenizer(size, model.eos_id(), encode)

@@ -71,7 +71,8 @@ def open_towers(text: str, model: Model, tokenizer: str) -> Towers:
     Args:
       text: a run with this objective, or a file of SigLIP or LiT.
       model: its image tower.
-      tokenizer: `bytes`, or the file of a SentencePiece model; "": that of the run.
+      tokenizer: `bytes`, or the file of a SentencePiece model or of a vocabulary of WordPieces;
+        "": that of the run.
 
     Raises:
       BadInput: the weights have no text tower, nothing says which tokenizer they take, or it has
@@ -93,7 +94,7 @@ def open_towers(text: str, model: Model, tokenizer: str) -> Towers:
         if not tokenizer:
             raise BadInput(
                 f"{text} does not say how its texts become tokens; give --tokenizer=FILE, the "
-                "SentencePiece model that was published with it."
+                "SentencePiece model or the vocabulary that was published with it."
             )
     rows = len(own["text/tokens"])
     tokenizer = tokenizer or objective.tokenizer

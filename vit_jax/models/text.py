@@ -1,12 +1,13 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A Transformer that maps the tokens of texts to vectors, as SigLIP has it (arXiv:2303.15343).
+"""A Transformer that maps the tokens of texts to vectors, of SigLIP (arXiv:2303.15343) or of BERT.
 
-Its blocks are those of a ViT, so every token attends to all others, also to those that fill up.
-Parameters lie under `text` of an objective: `tokens`, `posemb`, `block_0` and so on, `norm`,
-`map_head`, `projection`. Axes: B batch, L tokens, D width, V vocabulary, E outputs. Start from
-`config`, then `TextTower.__call__`.
+SigLIP's blocks are those of a ViT, so every token attends to all others, also to those that fill
+up. BERT (arXiv:1810.04805) normalises the embeddings and after each branch, and does not read the
+tokens that fill up. Parameters lie under `text` of an objective: `tokens`, `posemb`, `block_0` and
+so on, `projection`; `norm` and `map_head` of SigLIP, `stem_norm` of BERT. Axes: B batch, L tokens,
+D width, V vocabulary, E outputs. Start from `config`, then `TextTower.__call__`.
 """
 
 import dataclasses
@@ -20,10 +21,14 @@ from vit_jax.errors import BadInput, unknown
 from vit_jax.models import attention, layers, vit_config
 from vit_jax.models.vit_block import EncoderBlock, MapHead, Shared
 from vit_jax.models.vit_config import SIZES, ViTConfig
+from vit_jax.models.windows import MASKED
 from vit_jax.sharding import Axes, Rules, constrain
 
 Pool = Literal["last", "first", "map"]
 POOLS = ("last", "first", "map")
+Blocks = Literal["vit", "bert"]
+BLOCKS = ("vit", "bert")
+FILLS = 0  # the token that BERT does not read
 AXES: Axes = {
     r"text/tokens": ("classes", "embed"),
     r"text/posemb": (None, None, "embed"),
@@ -43,6 +48,8 @@ class TextConfig:
       length: L.
       pool: the token that stands for the text, or attention pooling.
       outputs: E; 0: no projection, so D.
+
+    BERT's blocks have `norm_at="post"`.
     """
 
     blocks: ViTConfig
@@ -69,6 +76,7 @@ def config(
     pool: Pool,
     outputs: int,
     like: Any,
+    kind: Blocks = "vit",
     **numbers: int,
 ) -> TextConfig:
     """Returns the text tower of a named size, with the given numbers replaced.
@@ -80,6 +88,7 @@ def config(
       pool: see `TextConfig`.
       outputs: E.
       like: the image model, whose dtype and `remat` the tower has.
+      kind: whether the blocks are those of a ViT or of BERT.
       **numbers: width, depth, mlp, heads; 0: that of the size.
 
     Raises:
@@ -101,11 +110,13 @@ def config(
     remat = getattr(like, "remat", "none")
     keepable = {*layers.KEEPABLE, *attention.KEEPABLE}
     keeps = remat in layers.REMATS or {*remat.split(",")} <= keepable
+    of_bert: dict[str, Any] = {"norm_at": "post", "ln_epsilon": 1e-12} if kind == "bert" else {}
     blocks = ViTConfig(
         patch=1, width=sizes["width"], depth=sizes["depth"], mlp=sizes["mlp"],
         heads=sizes["heads"], classes=0, posemb="none", pool="map" if pool == "map" else "gap",
         dtype=dtype, remat=remat if keeps else "full", attention="memory_efficient",
         scan=False,  # blocks have parameters of their own: only `blocks` at the top may be stacked
+        **of_bert,
     )  # fmt: skip
     return TextConfig(blocks, vocabulary, length, pool, outputs)
 
@@ -131,13 +142,18 @@ class TextTower(nn.Module):
         posemb_1LD = self.param("posemb", normal, (1, cfg.length, width))
         x_BLD = jnp.take(table_VD, tokens_BL, axis=0).astype(dtype) + posemb_1LD.astype(dtype)
         x_BLD = constrain(x_BLD, ("act_batch", "act_tokens", "act_embed"), self.rules)
+        bert, bias_BL = blocks.norm_at == "post", None
+        if bert:
+            x_BLD = layers.norm("stem_norm", blocks.norm, blocks.ln_epsilon, dtype)(x_BLD)
+            bias_BL = jnp.where(tokens_BL == FILLS, jnp.float32(MASKED), 0)
         attributes = (blocks, self.rules, (1, cfg.length))
         x_BLD, _ = layers.apply_blocks(
-            self, EncoderBlock, attributes, x_BLD, blocks, None, Shared()
+            self, EncoderBlock, attributes, x_BLD, blocks, None, Shared(bias_BL=bias_BL)
         )
-        x_BLD = layers.norm("norm", blocks.norm, blocks.ln_epsilon, dtype)(x_BLD)
+        if not bert:
+            x_BLD = layers.norm("norm", blocks.norm, blocks.ln_epsilon, dtype)(x_BLD)
         if cfg.pool == "map":
-            x_BD = MapHead(blocks, self.rules, name="map_head")(x_BLD)
+            x_BD = MapHead(blocks, self.rules, name="map_head")(x_BLD, bias_BL)
         else:
             x_BD = x_BLD[:, -1 if cfg.pool == "last" else 0]
         x_BD = x_BD.astype(jnp.float32)

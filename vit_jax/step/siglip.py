@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax.data import texts as texts_lib
+from vit_jax.data.tokenizers import BYTES
 from vit_jax.models import text as text_lib
 from vit_jax.models import variants
 from vit_jax.sharding import Axes, Rules
@@ -43,10 +44,10 @@ class Siglip(Objective):
     """The objective for images with texts; it ignores labels, unless texts are made of them.
 
     Attributes:
-      tokenizer: `bytes`, or the file of a SentencePiece model.
+      tokenizer: `bytes`, or the file of a SentencePiece model or of a vocabulary of WordPieces.
       length: L; longer texts are cut.
       clean: what happens to a text first: none, lower or canonical; see `data.texts.Texts`.
-      pad: the token that fills up a text; -1: the token of the end.
+      pad: the token that fills up a text; -1: that of the end, or 0 after WordPieces.
       template: text for the name of a class, with {}, or a file of such lines; "": texts come from
         the source.
       vocabulary: number of tokens; 0: those of the tokenizer.
@@ -55,6 +56,7 @@ class Siglip(Objective):
       text_depth: its layers, likewise.
       text_mlp: width of its MLPs, likewise.
       text_heads: its heads, likewise.
+      blocks: the layers of the text tower: vit, or bert, which does not read the token 0.
       pool: what stands for a text: the last token, the first, or attention pooling (map).
       embedding: E; 0: the width of the image tower, which then has no projection.
       loss: sigmoid, or the softmax over images and texts of CLIP and LiT.
@@ -64,7 +66,7 @@ class Siglip(Objective):
       run: left out; the run sets it.
     """
 
-    tokenizer: str = texts_lib.BYTES
+    tokenizer: str = BYTES
     length: int = 64
     clean: texts_lib.Clean = "none"
     pad: int = -1
@@ -75,6 +77,7 @@ class Siglip(Objective):
     text_depth: int = 0
     text_mlp: int = 0
     text_heads: int = 0
+    blocks: text_lib.Blocks = "vit"
     pool: text_lib.Pool = "last"
     embedding: int = 0
     loss: pairs.Kind = "sigmoid"
@@ -97,7 +100,7 @@ class Siglip(Objective):
     def __post_init__(self) -> None:
         self.check_numbers(_LIMITS)
         choices = {"clean": texts_lib.CLEANS, "pool": text_lib.POOLS, "loss": pairs.KINDS}
-        self.check_choices(choices)
+        self.check_choices(choices | {"blocks": text_lib.BLOCKS})
         for name in ("tokenizer", "template", "text"):
             if not isinstance(getattr(self, name), str):
                 raise ValueError(f"{name}={getattr(self, name)!r}; give a text.")
@@ -116,6 +119,7 @@ class Siglip(Objective):
         return functools.partial(
             text_lib.config, self.text, length=self.length, pool=self.pool, like=self.run.model,
             width=self.text_width, depth=self.text_depth, mlp=self.text_mlp, heads=self.text_heads,
+            kind=self.blocks,
         )  # fmt: skip
 
     def in_run(self, cfg: Any, in_steps: Callable[[str], int]) -> "Siglip":

@@ -183,7 +183,7 @@ def _check(args: argparse.Namespace, workers: int) -> int:
 def _images(args: argparse.Namespace, workers: int) -> tuple[dict[str, Any], list[str], int]:
     """Decodes every image; returns the findings for JSON, the lines, and the exit code."""
     from vit_jax import console
-    from vit_jax.data.formats.boxes import NOT_READ
+    from vit_jax.data.formats.boxes import NOT_CHECKED
     from vit_jax.data.inspect import check
     from vit_jax.data.sources import boxes
 
@@ -193,9 +193,9 @@ def _images(args: argparse.Namespace, workers: int) -> tuple[dict[str, Any], lis
     with console.bar("images") as progress:
         report = check.check_images(source, workers, progress, channels)
     notes = [f"  {note}" for note in source.notes]
-    stated = [(one.where, one.reason) for one in wrong if one.left_out != NOT_READ]
-    unread = tuple((one.where, one.reason) for one in wrong if one.left_out == NOT_READ)
-    report = dataclasses.replace(report, bad=(*stated, *report.bad), notes=unread)
+    stated = [(one.where, one.reason) for one in wrong if one.left_out != NOT_CHECKED]
+    unknown = tuple((one.where, one.reason) for one in wrong if one.left_out == NOT_CHECKED)
+    report = dataclasses.replace(report, bad=(*stated, *report.bad), notes=unknown)
     shown = check.MOST_OF_KIND if wrong or report.boxes else None
     return report.as_json(), [report.as_text(shown), *notes], 2 if report.bad else 0
 

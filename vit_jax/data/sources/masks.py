@@ -353,6 +353,12 @@ def of_pairs(
 
         return fields
 
+    def colours() -> np.ndarray | None:
+        try:
+            return mask_file.colours(WholeFile(masks[0]).read(), classes)
+        except OSError:  # to be told when it is read as an example
+            return None
+
     def numpy_reader() -> Callable[[int], NumpyFields]:
         return lambda row: {
             "image": WholeFile(images[row]),
@@ -362,7 +368,7 @@ def of_pairs(
 
     table = Table(
         len(files), lambda row: files[row][1], reader, labels=lambda: no_labels, most_labels=1,
-        numpy_reader=numpy_reader,
+        numpy_reader=numpy_reader, colours=colours,
     )  # fmt: skip
     of_split = {s: np.flatnonzero([file[0] == s for file in files]) for s in pairs}
     return {split: Split(table, rows) for split, rows in of_split.items() if len(rows)}

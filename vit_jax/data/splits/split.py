@@ -57,6 +57,8 @@ class Table:
         `data.reader=python`; None if only TensorFlow reads them.
       truth: () -> a function, row -> all true boxes of the image, for evaluations; None for a
         source that knows no boxes but those in its fields.
+      colours: () -> the colour that the data give each class of masks, uint8 [Y, 3], or None; None
+        for a source without such colours.
       most_boxes: the example of the source, in any of its tables, that has the most boxes to train
         on, and how many; ("", 0) if they are not counted.
     """
@@ -73,6 +75,7 @@ class Table:
     numpy_reader: Callable[[], Callable[[int], NumpyFields]] | None = None
     truth: "Callable[[], Callable[[int], Truth]] | None" = None
     most_boxes: tuple[str, int] = "", 0
+    colours: Callable[[], np.ndarray | None] | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -168,6 +168,7 @@ def test_check(tmp_path, capsys):
     folder = prepared(tmp_path, more=label(), numbers=lambda i: wrong.get(i, pixels(i)[1]))
     names = listed(tmp_path, "1 near\n2 far\n3 void\n")
     keys = [f"--data_dir={folder}", "--label_key=mask", f"--label_names={names}"]
+    capsys.readouterr()  # what TFDS printed
     assert main(["data", "check", "tfds:tiny_pics", *keys, "--json"]) == 2
     report = json.loads(capsys.readouterr().out)
     reasons = sorted(entry["reason"] for entry in report["bad"])

@@ -231,6 +231,19 @@ def test_lists_and_images_of_voc_masks(tmp_path, name, coding, kind):
                      for n in ("é 0", "é 1")]  # fmt: skip
 
 
+def test_data_of_which_nothing_is_left_are_told_to_evaluate(tmp_path):
+    """Cityscapes publishes no classes of its test images; with these alone no split is left."""
+    from vit_jax.inference.model import choose_split
+
+    kinds = (("leftImg8bit", "leftImg8bit"), ("gtFine", "gtFine_labelIds"))
+    files = [f"{kind}/test/x/x_{n}_{ending}.png" for n in "01" for kind, ending in kinds]
+    root = folder_of(tmp_path, files)
+    for n in "01":
+        Image.new("L", (6, 4), 255).save(root / f"gtFine/test/x/x_{n}_gtFine_labelIds.png")
+    with pytest.raises(BadInput, match="no image to evaluate on; test: 2 images left out, whose"):
+        choose_split(opened(root), "")
+
+
 # --- data check ---
 
 

@@ -24,8 +24,7 @@ from vit_jax.errors import BadInput
 from vit_jax.models import variants
 from vit_jax.runtime import coordination
 from vit_jax.step.objective import Network
-from vit_jax.storage import files
-from vit_jax.weights import loading
+from vit_jax.weights import files, loading
 
 
 @dataclasses.dataclass(frozen=True)

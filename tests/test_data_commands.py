@@ -10,12 +10,17 @@ import os
 import re
 import tarfile
 
+import boxed
 import numpy as np
 import pictures
 import pytest
 from PIL import Image, ImageDraw
+from test_segment_commands import masks_folder
 
+from vit_jax.build import defaults
+from vit_jax.build import run as build
 from vit_jax.cli import main
+from vit_jax.config import load as config_lib
 from vit_jax.data import splits
 from vit_jax.data.catalog import downloads, prepared
 from vit_jax.data.inspect import check, show
@@ -130,6 +135,51 @@ def test_show_writes_a_picture(images, tmp_path, capsys):
     assert out.read_bytes() == first
     run(capsys, *args, "--seed=1")
     assert out.read_bytes() != first
+
+
+@pytest.mark.parametrize("recipe, field", [("segment", "mask"), ("detect", "boxes")])
+def test_sheet_of_a_recipe_has_the_batch_of_its_run(tmp_path, monkeypatch, recipe, field):
+    """The same crops, flips and colours of image, mask and boxes, in the order of training."""
+    if recipe == "segment":
+        source = f"masks:{masks_folder(tmp_path / 'data')}"
+    else:
+        source = f"coco:{boxed.coco(tmp_path / 'data')}"
+    given = [f"--config.data.source={source}", "--config.seed=5", "--config.batch_size=24"]
+    spec = f"vit_jax:{recipe}:size=32x48,{'backbone=full' if recipe == 'segment' else 'small=true'}"
+    shown = []
+    monkeypatch.setattr(show, "sheet", lambda pipe, *_, **told: shown.append((pipe, told)) or b"x")
+    out = f"--out={tmp_path}/sheet.png"
+    assert main.main(["data", "show", f"--config={spec}", *given, out]) == 0
+    ((pipe, told),) = shown
+    batch = next(dataclasses.replace(pipe, batch_size=told["rows"] * told["columns"]).train(0, 1))
+    run_ = build.build(defaults.settle(config_lib.load(spec, given)))
+    trained = next(run_.train_pipeline.train(0, 1))
+    assert told["chain"] == run_.config.data.train_ops
+    for key in ("image", field):
+        np.testing.assert_array_equal(batch[key], trained[key][:, : batch[key].shape[1]])
+    assert batch["image"].shape == (24, 32, 48, 3)
+
+
+@pytest.mark.parametrize(
+    "more, parts",
+    [
+        (["--ops=decode"], ["--ops has no use with --config", "--config.data.train_ops"]),
+        (["--config.data.sauce=x"], ["data.sauce"]),
+        (["--config.data.source=masks:/nowhere"], ["/nowhere", "does not exist"]),
+    ],
+)
+def test_sheet_of_a_recipe_refuses(capsys, more, parts):
+    code, _, said = run(capsys, "show", "--config=vit_jax:segment:backbone=full", *more)
+    assert code == 2
+    assert [part for part in parts if part not in said] == []
+
+
+def test_other_actions_take_no_keys_of_a_recipe(capsys):
+    for args in (["show", "digits", "--config.seed=1"], ["check", "digits", "--config.seed=1"]):
+        code, _, said = run(capsys, *args)
+        assert code == 2
+        assert f"data {args[0]} takes no '--config.seed=1'" in said
+    assert "needs a SOURCE" in run(capsys, "show")[2]
 
 
 # ---------------------------------------------------------------- prepare

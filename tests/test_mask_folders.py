@@ -231,6 +231,19 @@ def test_lists_and_images_of_voc_masks(tmp_path, name, coding, kind):
                      for n in ("é 0", "é 1")]  # fmt: skip
 
 
+def test_data_of_which_nothing_is_left_are_told_to_evaluate(tmp_path):
+    """Cityscapes publishes no classes of its test images; with these alone no split is left."""
+    from vit_jax.inference.model import choose_split
+
+    kinds = (("leftImg8bit", "leftImg8bit"), ("gtFine", "gtFine_labelIds"))
+    files = [f"{kind}/test/x/x_{n}_{ending}.png" for n in "01" for kind, ending in kinds]
+    root = folder_of(tmp_path, files)
+    for n in "01":
+        Image.new("L", (6, 4), 255).save(root / f"gtFine/test/x/x_{n}_gtFine_labelIds.png")
+    with pytest.raises(BadInput, match="no image to evaluate on; test: 2 images left out, whose"):
+        choose_split(opened(root), "")
+
+
 # --- data check ---
 
 
@@ -274,6 +287,38 @@ def test_check_names_each_fault_of_a_mask(tmp_path, capsys):
     pixels = {entry["name"]: entry["pixels"] for entry in report["masks"]}
     assert pixels["b"] == 16
     assert pixels["c"] == 0
+
+
+def test_check_goes_on_after_an_image_without_mask(tmp_path, capsys):
+    """Training stops at once; the check lists it with the other faults, whatever they are."""
+    root = folder_of(tmp_path, [f"{kind}/{n}.png" for kind in ("images", "masks") for n in "abcd"])
+    (root / "masks/b.png").unlink()
+    (root / "masks/c.png").write_bytes(b"")
+    with pytest.raises(BadInput, match=r"1 of 4 images have no mask: images/b\.png; add a mask of"):
+        opened(root)
+    assert main(["data", "check", f"masks:{root}", "--json"]) == 2
+    report = json.loads(capsys.readouterr().out)
+    bad = {entry["file"]: entry["reason"] for entry in report["bad"]}
+    assert bad.keys() == {"images/b.png", "images/c.png"}
+    assert bad["images/b.png"].startswith("it has no mask; add a mask of the same name")
+    assert report["images"] == 3
+    assert sum(entry["pixels"] for entry in report["masks"]) == 2 * 4 * 6
+    assert main(["data", "check", f"masks:{root}"]) == 2
+    assert "images/b.png: it has no mask" in capsys.readouterr().out
+
+
+def test_check_of_voc_goes_on_after_missing_files(tmp_path, capsys):
+    (voc_of(tmp_path, "abc") / "train.txt").write_text("a\nb\nc\n")
+    (tmp_path / "SegmentationClass/b.png").unlink()
+    (tmp_path / "JPEGImages/c.jpg").unlink()
+    with pytest.raises(BadInput, match=r"2 files are not in .*: SegmentationClass/b\.png, JPEG"):
+        opened_voc(tmp_path)
+    assert main(["data", "check", f"voc:{tmp_path}", "--json"]) == 2
+    report = json.loads(capsys.readouterr().out)
+    assert [(entry["file"], entry["reason"]) for entry in report["bad"][:2]] == [
+        ("SegmentationClass/b.png", "there is no such file; add it"),
+        ("JPEGImages/c.jpg", "there is no such file; add it"),
+    ]
 
 
 @pytest.mark.parametrize("turn, kind", [(3, "jpg"), (3, "png"), (1, "jpg"), (None, "jpg")])

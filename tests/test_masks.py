@@ -243,3 +243,22 @@ def test_masks_that_cannot_be_used(tmp_path, text, content, parts):
     with pytest.raises(BadImage) as caught:
         mask_file.read(content, classes_of(tmp_path, text))
     assert [part for part in parts if part not in str(caught.value)] == []
+
+
+# --- colours of the data ---
+
+RED, DARK, BLUE = [255, 0, 0], [90, 90, 90], [0, 0, 255]
+
+
+@pytest.mark.parametrize("text, palette, expected", [
+    ("a 255 0 0\nvoid 0 0 0\nb 0 0 255", None, [RED, BLUE]),
+    ("2 b 0 0 255\n1 a 255 0 0\n", [DARK, RED, BLUE], [BLUE, RED]),  # the file goes first
+    ("a\nvoid\nb", [RED, DARK, BLUE], [RED, BLUE]),
+    ("a\nvoid\nb", None, None),
+    ("a\nb\nc", [[n] * 3 for n in range(3)], None),  # a scale of gray
+    ("a\nb\nc", [RED, BLUE, RED], None),  # classes look alike
+])  # fmt: skip
+def test_colours_of_the_data(tmp_path, text, palette, expected):
+    content = encoded(np.zeros((2, 2), np.uint8), palette=palette)
+    found = mask_file.colours(content, classes_of(tmp_path, text))
+    assert (None if found is None else found.tolist()) == expected

@@ -276,6 +276,23 @@ def test_recipe_trains_and_measures_as_segmenter(dataset, size, scale, largest):
         assert config_lib.load(spec + other, []).expected.metric == ""
 
 
+@pytest.mark.parametrize(
+    "arguments, published",
+    [("ade20k,model=Ti/16,head=mask_transformer", 0.381),
+     ("ade20k,model=B/8", 0.495),
+     ("ade20k,model=L/16,head=mask_transformer,size=640", 0.518),
+     ("ade20k,model=L/16,head=mask_transformer", 0),  # published at 640 alone
+     ("ade20k,model=B/16", 0),  # published with DeiT's weights alone
+     ("cityscapes,model=B/16,head=mask_transformer", 0)],
+)  # fmt: skip
+def test_published_results_are_those_of_segmenter(arguments, published):
+    """The table of the README of rstrudel/segmenter, one scale (SS)."""
+    expected = config_lib.load(f"vit_jax:segment:dataset={arguments}", []).expected
+    assert expected.value == published
+    size = "640 x 640" if "640" in arguments else "512 x 512"
+    assert (f"in sliding windows of {size} pixels" in expected.source) == bool(published)
+
+
 # --- joint ops ---
 
 

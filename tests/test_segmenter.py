@@ -4,6 +4,7 @@
 """Images of any size through windows: their places, their logits, and the memory they take."""
 
 import functools
+import json
 import tracemalloc
 from types import SimpleNamespace
 
@@ -13,10 +14,15 @@ import numpy as np
 import pytest
 from test_train_step import rules_of
 
+from vit_jax.build import defaults
+from vit_jax.config import load as config_lib
+from vit_jax.data.inspect import colours
 from vit_jax.data.numpy_ops import resize
-from vit_jax.inference import segmenter
+from vit_jax.errors import BadInput
+from vit_jax.inference import dense_run, segmenter
 from vit_jax.reports import dense_page
 from vit_jax.step.segmentation import Segmentation
+from vit_jax.training import workdir as workdir_lib
 
 
 @pytest.mark.parametrize("length, window", [(10, 10), (4, 10), (11, 10), (37, 10), (100, 7)])
@@ -116,3 +122,20 @@ def test_only_the_worst_images_are_drawn_and_kept():
         worst.add(miou, functools.partial(draw, name))
     assert [case.example for case in worst.cases()] == sorted(names)[:12]
     assert len(drawn) < 100
+
+
+@pytest.mark.parametrize("damaged", [[[1, 2, 3]], [[1, 2, 3], [4, 5, 256]], "red", [[1, 2], [3]]])
+def test_a_run_keeps_the_colours_of_its_data(tmp_path, damaged):
+    settled = defaults.settle(config_lib.load("vit_jax:segment:backbone=full", []))
+    own = np.array([[1, 2, 3], [250, 0, 9]], np.uint8)
+    workdir_lib.prepare(tmp_path, settled, ["a", "b"])
+    assert dense_run._colours(tmp_path, 2) is None
+    workdir_lib.prepare(tmp_path, settled, ["a", "b"], colours=own)
+    np.testing.assert_array_equal(dense_run._colours(tmp_path, 2), own)
+    legend = colours.legend(["a", "b"], own=own)
+    assert (legend[0, 0] == own[0]).all()
+    assert (legend[-1, 0] == own[1]).all()
+    file = tmp_path / "classes.json"
+    file.write_text(json.dumps({"classes": ["a", "b"], "colours": damaged}))
+    with pytest.raises(BadInput, match=r"classes\.json: its colours are not three numbers"):
+        dense_run._colours(tmp_path, 2)

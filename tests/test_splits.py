@@ -114,6 +114,19 @@ def test_test_and_val_are_held_out_independently():
     assert 100 < len(test & val) < 230  # 160 expected
 
 
+@pytest.mark.parametrize("hold", [splits.hold_out, splits.hold_out_last])
+@pytest.mark.parametrize("percent", [1, 10, 90])
+def test_few_examples_leave_some_on_both_sides(hold, percent):
+    """Or one image alone might be held out, and a run be told that train is unknown."""
+    for start in range(60):
+        for count in (0, 1, 2, 3):
+            given = Split(split(100).table, np.arange(start, start + count))
+            rest, held = hold(given, percent, "")
+            assert sorted(rows(rest) + rows(held)) == list(range(start, start + count))
+            assert len(rest) >= min(count, 1)
+            assert len(held) >= min(max(count - 1, 0), 1)
+
+
 @pytest.mark.parametrize("percent, held", [(0, 0), (1, 2), (10, 15), (25, 38), (90, 135)])
 def test_cut_takes_the_end(percent, held):
     rest, last = splits.hold_out_last(split(150), percent, "val")
@@ -258,7 +271,8 @@ def test_slice_of_held_out_rows():
         ("train[60:50]", ["is empty", "train has 200"]),
         ("train[200:]", ["is empty", "train has 200"]),
         ("train[:0%]", ["is empty"]),
-        ("test[:1%]", ["is empty", "test has 9"]),
+        ("test[:1%]", ["is empty", "test has 9", "take a larger part, or add images"]),
+        ("val", ["'val'", "data.val_percent above 0", "Known: train, test"]),
     ],
 )
 def test_wrong_slice_says_what_there_is(expression, shown):

@@ -15,10 +15,11 @@ from vit_jax.cli import arguments
 from vit_jax.errors import BadInput
 
 if TYPE_CHECKING:
+    from vit_jax.data.pipeline.pipeline import Pipeline
     from vit_jax.data.prepare.packing import Packing
-    from vit_jax.data.sources.source import Options
+    from vit_jax.data.sources.source import Options, Source
 
-OVERRIDES = False  # whether --config.key=value may follow
+OVERRIDES = True  # whether --config.key=value may follow; only after `show --config`
 EXAMPLE = "vit_jax data check folder:/path/to/images"
 
 # The default of `data show`: after the op that decodes. Masks and boxes are of images as stored.
@@ -49,9 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="data source as kind:rest, or the NAME of a prepared dataset, such as vtab",
     )
     for sub in (show, bench, stage):
-        sub.add_argument(
-            "source", metavar="SOURCE", help="data source as kind:rest, see docs/data.md"
-        )
+        nargs, more = ("?", "; with --config, that of the recipe") if sub is show else (None, "")
+        text = f"data source as kind:rest, see docs/data.md{more}"
+        sub.add_argument("source", metavar="SOURCE", nargs=nargs, help=text)
     for sub in (check, show, bench, stage):
         keys = sub.add_argument_group(
             "options of records and tar sources", "same meaning as data.records in docs/config.md"
@@ -73,21 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         sub.add_argument("--channels", type=int, default=3, metavar="C", help=text)
     for sub in (check, bench):
         sub.add_argument("--json", action="store_true", help="print one JSON object")
-    add = show.add_argument
-    add("--out", default="sheet.png", metavar="FILE", help="file to write (default: sheet.png)")
-    text = (
-        f"preprocessing (default: decode(exif=True)|{_SHOWN}, with masks or boxes decode|{_SHOWN})"
-    )
-    add("--ops", default="", metavar="CHAIN", help=text)
-    sides = "side of the images, or ROWSxCOLUMNS (default: 224)"
-    add("--size", default="224", metavar="N", help=sides)
-    add(
-        "--seed",
-        type=int,
-        default=0,
-        metavar="N",
-        help="seed of order and augmentation (default: 0)",
-    )
+    _add_show(show)
     _add_stage(stage)
     prepare.add_argument(
         "name", metavar="NAME", help="dataset, such as imagenet2012, vtab/eurosat or my_images"
@@ -99,6 +86,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     prepare.add_argument("--size", type=int, default=0, metavar="N", help=text)
     text = "with --size: quality of the JPEG files, a number from 1 to 100 (default: 90)"
     prepare.add_argument("--quality", type=int, default=0, metavar="Q", help=text)
+
+
+def _add_show(show: argparse.ArgumentParser) -> None:
+    add = show.add_argument
+    add("--out", default="sheet.png", metavar="FILE", help="file to write (default: sheet.png)")
+    text = (
+        "recipe whose first training examples are drawn, with its preprocessing, size and seed; "
+        "--config.key=value may follow, as in vit_jax train"
+    )
+    add("--config", default="", metavar="FILE[:ARGS]", help=text)
+    text = (
+        f"preprocessing (default: decode(exif=True)|{_SHOWN}, with masks or boxes decode|{_SHOWN})"
+    )
+    add("--ops", default="", metavar="CHAIN", help=text)
+    sides = "side of the images, or ROWSxCOLUMNS (default: 224)"
+    add("--size", default="224", metavar="N", help=sides)
+    text = "seed of order and augmentation (default: 0)"
+    add("--seed", type=int, default=0, metavar="N", help=text)
 
 
 def _add_stage(stage: argparse.ArgumentParser) -> None:
@@ -130,6 +135,8 @@ def _action(actions: Any, name: str) -> argparse.ArgumentParser:
 
 def run(args: argparse.Namespace, rest: list[str]) -> int:
     """Runs the command; returns its exit code."""
+    if rest and not getattr(args, "config", ""):
+        raise BadInput(f"data {args.action} takes no {rest[0]!r}; an example: {EXAMPLE}.")
     if args.workers < 0:
         raise BadInput(
             f"--workers={args.workers}; give a number of threads, or 0 for one per core."
@@ -138,6 +145,8 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
     actions = {
         "check": _check, "show": _show, "bench": _bench, "stage": _stage, "prepare": _prepare
     }  # fmt: skip
+    if getattr(args, "config", ""):
+        return _show_recipe(args, rest)
     with arguments.own_words(flags_of_records=True):
         return actions[args.action](args, workers)
 
@@ -183,7 +192,7 @@ def _check(args: argparse.Namespace, workers: int) -> int:
 def _images(args: argparse.Namespace, workers: int) -> tuple[dict[str, Any], list[str], int]:
     """Decodes every image; returns the findings for JSON, the lines, and the exit code."""
     from vit_jax import console
-    from vit_jax.data.formats.boxes import NOT_READ
+    from vit_jax.data.formats.boxes import NOT_CHECKED
     from vit_jax.data.inspect import check
     from vit_jax.data.sources import boxes
 
@@ -193,9 +202,9 @@ def _images(args: argparse.Namespace, workers: int) -> tuple[dict[str, Any], lis
     with console.bar("images") as progress:
         report = check.check_images(source, workers, progress, channels)
     notes = [f"  {note}" for note in source.notes]
-    stated = [(one.where, one.reason) for one in wrong if one.left_out != NOT_READ]
-    unread = tuple((one.where, one.reason) for one in wrong if one.left_out == NOT_READ)
-    report = dataclasses.replace(report, bad=(*stated, *report.bad), notes=unread)
+    stated = [(one.where, one.reason) for one in wrong if one.left_out != NOT_CHECKED]
+    unknown = tuple((one.where, one.reason) for one in wrong if one.left_out == NOT_CHECKED)
+    report = dataclasses.replace(report, bad=(*stated, *report.bad), notes=unknown)
     shown = check.MOST_OF_KIND if wrong or report.boxes else None
     return report.as_json(), [report.as_text(shown), *notes], 2 if report.bad else 0
 
@@ -235,9 +244,10 @@ def _show(args: argparse.Namespace, workers: int) -> int:
     from vit_jax.config import images
     from vit_jax.data import readers
     from vit_jax.data.example import SPATIAL
-    from vit_jax.data.inspect import show
     from vit_jax.data.ops import chain as preprocess
 
+    if args.source is None:
+        raise BadInput("data show needs a SOURCE, such as folder:/path/to/images, or --config.")
     size, channels = images.parse(images.plain(args.size)), _channels(args)
     if size is None or not all(1 <= side <= 4096 for side in size):
         raise BadInput(
@@ -253,6 +263,46 @@ def _show(args: argparse.Namespace, workers: int) -> int:
     spatial = set(SPATIAL) & set(pipe.field_names)
     chain = args.ops or f"{'decode' if spatial else 'decode(exif=True)'}|{_SHOWN}"
     pipe = dataclasses.replace(pipe, ops=preprocess.parse("--ops", chain, size, channels))
+    return _draw(out, pipe, source, chain)
+
+
+def _show_recipe(args: argparse.Namespace, rest: Sequence[str]) -> int:
+    """Draws the first training examples of a recipe as its runs see them."""
+    defaults = {"ops": "", "size": "224", "seed": 0, "channels": 3, "data_dir": "", "workers": 0}
+    defaults |= {f"{key}_key": "" for key in ("image", "label", "name", "text")}
+    defaults |= {"label_names": "", "max_labels": 1}
+    for flag, unset in defaults.items():
+        if getattr(args, flag) != unset:
+            raise BadInput(
+                f"--{flag} has no use with --config, whose recipe says it; set its key, such as "
+                "--config.data.train_ops=CHAIN or --config.data.image_size=N."
+            )
+    from vit_jax.config import load as config_lib
+
+    given = [f"--config.data.source={args.source}"] if args.source is not None else []
+    config = config_lib.load(args.config, [*rest, *given])
+    from vit_jax.build import defaults as open_settings
+    from vit_jax.build import splits
+    from vit_jax.config import images as images_lib
+    from vit_jax.data import readers
+    from vit_jax.data.ops import chain as preprocess
+
+    out = arguments.writable(args.out)
+    data = open_settings.settle(config).data
+    images = images_lib.of(data)
+    ops = preprocess.parse("data.train_ops", data.train_ops, images.size, images.channels)
+    source = splits.open_source(data)
+    split, _ = splits.training_examples(source, data)
+    pipe = readers.pipeline_of(readers.usable(data.reader))(
+        split, ops, 1, config.seed, images.size, data.workers, prefetch=1,
+        channels=images.channels, fields=None,
+    )  # fmt: skip
+    return _draw(out, pipe, source, data.train_ops)
+
+
+def _draw(out: Path, pipe: "Pipeline", source: "Source", chain: str) -> int:
+    from vit_jax.data.inspect import show
+
     pipe.probe()
     picture = show.sheet(pipe, source.classes, source=source.spec, chain=chain, rows=4, columns=6)
     arguments.write(out, picture)

@@ -54,6 +54,14 @@ def _open(args: argparse.Namespace) -> "Segmenter":
         return segmenter.open_run(args.weights, arguments.image_size(args), args.whole)
 
 
+def _palette(model: "Segmenter") -> np.ndarray:
+    """Returns the colours of the classes, uint8 [Y, 3]: those of the data, if they have some."""
+    from vit_jax.data.inspect import colours
+
+    own = model.run.colours
+    return colours.palette(len(model.run.names)) if own is None else own
+
+
 # ---------------------------------------------------------------- predict
 
 
@@ -69,7 +77,7 @@ def predict(args: argparse.Namespace) -> int:
     folder = arguments.writable(os.path.join(args.out, "classes.txt")).parent
     images = dense.Images(args.images)
     model = _open(args)
-    palette = colours.palette(len(model.run.names))
+    palette = _palette(model)
     for _, name, image, mask in images.predicted(model):
         shown = colours.overlay(show.visible(image), mask, palette)
         arguments.write(folder / "masks" / name, colours.index_png(mask, palette))
@@ -79,7 +87,9 @@ def predict(args: argparse.Namespace) -> int:
         for label, name in enumerate(model.run.names)
     ]
     arguments.write(folder / "classes.txt", "".join(lines).encode(errors="surrogateescape"))
-    arguments.write(folder / "legend.png", colours.png(colours.legend(model.run.names)))
+    arguments.write(
+        folder / "legend.png", colours.png(colours.legend(model.run.names, own=palette))
+    )
     images.finish(args.out)
     return 0
 
@@ -90,7 +100,7 @@ def predict(args: argparse.Namespace) -> int:
 def evaluate(args: argparse.Namespace) -> "Segmented":
     """Measures a run on a split, at the size that each mask has."""
     from vit_jax import console
-    from vit_jax.data.inspect import colours, show
+    from vit_jax.data.inspect import show
     from vit_jax.data.numpy_ops.resize import Unsuitable
     from vit_jax.evaluators.segmentation import Pixels
     from vit_jax.inference import model as inference
@@ -106,7 +116,7 @@ def evaluate(args: argparse.Namespace) -> "Segmented":
     own_class = np.append(own_class, np.int32(-1))  # at -1: no class
     advice = "name such pixels void in the file of classes"
     known_to = args.weights, model.run.names, opened, own_class
-    palette, pixels = colours.palette(len(model.run.names)), Pixels(len(model.run.names))
+    palette, pixels = _palette(model), Pixels(len(model.run.names))
 
     def images() -> Iterator[tuple[np.ndarray, tuple[str, np.ndarray]]]:
         for example, image, mask in _examples(split, model.run.decode, len(opened.classes)):
@@ -133,7 +143,7 @@ def evaluate(args: argparse.Namespace) -> "Segmented":
     return segmentation_page.Segmented(
         args.weights, args.data or opened.spec, name, model.run.size, model.run.names,
         worst.cases(), summary.verdict(measured, model.run.expected, model.run.changed),
-        "whole" if args.whole else "windows", pixels,
+        "whole" if args.whole else "windows", pixels, palette,
     )  # fmt: skip
 
 

@@ -46,9 +46,9 @@ _LARGEST = 1e30  # a float32 holds it
 
 @dataclass(frozen=True)
 class Records:
-    """For sources records:GLOB and tar:GLOB; "": the first usual name that is there."""
+    """For sources records:GLOB, tar:GLOB, masks:PATH and tfds:NAME; "": the usual name."""
     image_key: str = results("", "feature with the encoded image")
-    label_key: str = results("", "feature with the label or labels")
+    label_key: str = results("", "feature with the label or labels; in tfds:NAME also the mask")
     name_key: str = results("", "feature with the name of the image")
     text_key: str = results(
         "", 'feature with the text, or in tars the suffix of its member, e.g. "txt"; "": no text')

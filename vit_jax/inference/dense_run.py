@@ -7,9 +7,11 @@ Start from `open_run`; `segmenter` and `detector` apply it.
 """
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from vit_jax import sharding, tree
 from vit_jax.build import objectives, program
@@ -22,7 +24,7 @@ from vit_jax.errors import BadInput
 from vit_jax.models import variants
 from vit_jax.runtime import coordination
 from vit_jax.step.objective import Network
-from vit_jax.weights import loading
+from vit_jax.weights import files, loading
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +33,7 @@ class DenseRun:
 
     Attributes:
       names: the names of the classes.
+      colours: the colour that its data give each class, uint8 [Y, 3]; None if they give none.
       size: rows and columns of the images that the network takes.
       decode: how the run decodes an image.
       objective: what it learned, for its model.
@@ -45,6 +48,7 @@ class DenseRun:
     """
 
     names: tuple[str, ...]
+    colours: np.ndarray | None
     size: tuple[int, int]
     decode: decode.Decode
     objective: Any
@@ -69,6 +73,28 @@ def _config(text: str) -> sections.Config:
     run = loading.find_run(text)
     assert run is not None, text
     return config_lib.read(str(run.workdir / step_folders.CONFIG_FILE))
+
+
+def _colours(workdir: Path, classes: int) -> np.ndarray | None:
+    """Returns the colour that the data of a run give each class, uint8 [Y, 3]; None if none.
+
+    Raises:
+      BadInput: the file of the names and colours is damaged.
+    """
+    path = workdir / step_folders.CLASSES_FILE
+    colours = files.read_json(path).get("colours")
+    if colours is None:
+        return None
+    try:
+        found = np.array(colours)
+        if found.shape != (classes, 3) or found.min() < 0 or found.max() > 255:
+            raise ValueError
+        return found.astype(np.uint8)
+    except (ValueError, TypeError) as e:
+        raise BadInput(
+            f"{path}: its colours are not three numbers from 0 to 255 for each class; repair or "
+            "remove them."
+        ) from e
 
 
 def open_run(text: str, image_size: tuple[int, int] | None) -> DenseRun:
@@ -108,6 +134,7 @@ def open_run(text: str, image_size: tuple[int, int] | None) -> DenseRun:
     origin = provenance.read(run.workdir).recipe
     return DenseRun(
         names=names,
+        colours=_colours(run.workdir, len(names)),
         size=size,
         decode=next(decodes, decode.Decode(channels=images.channels)),
         objective=objective,

@@ -362,8 +362,11 @@ def choose_split(source: Source, expression: str) -> tuple[str, Split]:
     The empty expression chooses `test`, or the only split.
 
     Raises:
-      BadInput: the split does not exist, or there are several and no `test`.
+      BadInput: the split does not exist, or there are several and no `test`, or none at all.
     """
+    if not source.splits:
+        why = "".join(f"; {note}" for note in source.notes)
+        raise BadInput(f"{source.spec} has no image to evaluate on{why}. Give another --data.")
     if expression:
         return expression, source.split(expression)
     if "test" in source.splits:

@@ -27,10 +27,12 @@ class Segmented(dense_page.Result):
     Attributes:
       how: `windows` or `whole`, see `segmenter.Segmenter`.
       pixels: counts over all images.
+      palette: the colours of the classes, uint8 [Y, 3].
     """
 
     how: str
     pixels: Pixels
+    palette: np.ndarray
 
 
 def case(
@@ -123,6 +125,6 @@ def page(one: Segmented) -> str:
         ],
         header=_HEADER,
         classes=_rows(one),
-        legend=colours.png(colours.legend(one.names)),
+        legend=colours.png(colours.legend(one.names, own=one.palette)),
         matrix=drawing.confusions(one.names, counts_YY) if len(one.names) <= 50 else None,
     )

@@ -143,7 +143,8 @@ def train_here(config: sections.Config, workdir: Path, recipe: Recipe | None) ->
     if coordination.is_first():
         made_with = summary.device_summary(devices)
         examples = dataset["training examples"]
-        prepare(workdir, config, run.source.classes, recipe, made_with, examples, previous)
+        colours = run.source.colours() if run.learned_classes else None
+        prepare(workdir, config, run.source.classes, recipe, made_with, examples, previous, colours)
         goodput.begin()
     coordination.barrier("workdir")
     metric_writer.describe(run, devices)

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import yaml
 
 from vit_jax.build import defaults, splits
@@ -218,6 +219,7 @@ def prepare(
     devices: str = "",
     examples: str = "",
     parent: Path | None = None,
+    colours: np.ndarray | None = None,
 ) -> None:
     """Makes the workdir and writes the configuration, the class names and the provenance into it.
 
@@ -231,6 +233,7 @@ def prepare(
       devices: a description of the devices.
       examples: the identity of the training examples, see `provenance.Origin`.
       parent: the folder of the run that goes on at the beginning of a branch, if not `workdir`.
+      colours: the colour that the data give each class of masks, uint8 [Y, 3].
     """
     previous = parent or workdir
     before = provenance.read(previous)
@@ -241,8 +244,11 @@ def prepare(
     with writing(workdir):
         storage.make_folder(workdir)
         storage.write(workdir / step_folders.CONFIG_FILE, config_lib.to_yaml(config))
-        names = json.dumps({"classes": list(classes)}, indent=1)
-        storage.write(workdir / step_folders.CLASSES_FILE, names + "\n")
+        names: dict[str, Any] = {"classes": list(classes)}
+        if colours is not None:
+            names["colours"] = colours.tolist()
+        text = json.dumps(names, indent=1)
+        storage.write(workdir / step_folders.CLASSES_FILE, text + "\n")
         recorded = before.init_sha256, before.init_published, before.init_revision
         init = recorded if has_checkpoint(previous) else _identity(config)
         provenance.write(workdir, recipe or before.recipe, devices, examples, config.branch, init)

@@ -15,7 +15,9 @@ import numpy as np
 
 from vit_jax.errors import BadInput
 
-NOT_READ = "polygons or masks, which are not read"  # left out without harm
+# Left out without harm, as nothing reads polygons and masks.
+NOT_READ = "polygons or masks that are wrong, which are not read"
+NOT_CHECKED = "polygons that are not checked"
 MOST_OUTSIDE = 1.0  # pixels beyond an image that are the rounding of whoever drew the box
 # What a message adds where the sides of an image are swapped.
 TURNED = "; if an EXIF tag turns the image, turn its pixels"

@@ -33,7 +33,7 @@ _HEADER |= {"color_rgb", "parts", "actions", "category", "pixel"}
 _STEM = re.compile(r"(^|[\W\d_])(class|label|colou?r|names|categor)", re.IGNORECASE)
 _SHOWN = 5  # files that a message lists
 _SUFFIXES = (".txt", ".csv", ".json", ".names")
-_USAGE = (
+USAGE = (
     "write one class per line: a name, before it the number that the masks have (else lines count "
     "from 0), after it the colour if the masks are coloured, as in `3 road 128 64 128`; name "
     "pixels that do not count void"
@@ -94,7 +94,7 @@ def find(root: Path, given: str, key: str) -> Path:
     if given:
         path = storage.path(given)
         if not path.is_file():
-            raise BadInput(f"data.records.label_names={given}: there is no such file; {_USAGE}.")
+            raise BadInput(f"data.records.label_names={given}: there is no such file; {USAGE}.")
         return path
     files = [p for p in sorted(root.iterdir()) if p.suffix.lower() in _SUFFIXES and p.is_file()]
     named = [p for p in files if _STEM.search(p.stem) and p.name[0] != "."]
@@ -110,7 +110,7 @@ def find(root: Path, given: str, key: str) -> Path:
             f"{key}: {root} has {f'several files of classes, {several}' if several else 'no file'}"
             f"{'' if several else ' of classes, such as classes.txt'}"
             f"{f', but {others}' if others and not several else ''}; "
-            + (f"name one with --config.data.records.label_names=FILE; {_USAGE}.")
+            + (f"name one with --config.data.records.label_names=FILE; {USAGE}.")
         )
     return (best or named)[0]
 
@@ -127,7 +127,12 @@ def read(path: Path) -> Classes:
         return _classes(entries)
     except (ValueError, OSError, RecursionError) as e:
         reason = " ".join(str(e).split())[:200]
-        raise BadInput(f"{path}: {reason or type(e).__name__}; {_USAGE}.") from e
+        raise BadInput(f"{path}: {reason or type(e).__name__}; {USAGE}.") from e
+
+
+def of_lines(text: str) -> Classes:
+    """Returns the classes that the lines of a file name."""
+    return _classes(_of_lines(text))
 
 
 def named(names: Sequence[str]) -> Classes:

@@ -20,8 +20,8 @@ from typing import Any
 import numpy as np
 
 from vit_jax.data.formats import json_lists
-from vit_jax.data.formats.boxes import NOT_READ, Annotated, ImageId, Problem
-from vit_jax.data.formats.polygons import crosses_itself, wrong_runs
+from vit_jax.data.formats.boxes import NOT_CHECKED, NOT_READ, Annotated, ImageId, Problem
+from vit_jax.data.formats.polygons import UNCHECKED, crosses_itself, wrong_runs
 from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
 
@@ -119,7 +119,8 @@ class _Collector:
     def _segmentation(self, where: str, given: Any) -> None:
         for polygon in given if isinstance(given, list) else ():
             if problem := crosses_itself(polygon):
-                self.wrong(where, f"its polygon {problem}", NOT_READ)
+                left_out = NOT_CHECKED if UNCHECKED in problem else NOT_READ
+                self.wrong(where, f"its polygon {problem}", left_out)
         if isinstance(given, dict):
             if problem := wrong_runs(given):
                 self.wrong(where, f"its mask {problem}", NOT_READ)

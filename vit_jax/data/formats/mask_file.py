@@ -100,6 +100,33 @@ def read(content: bytes, classes: Classes) -> np.ndarray:
     raise BadImage("it is coloured, and the file of classes has no colours; add r g b to each line")
 
 
+def colours(content: bytes, classes: Classes) -> np.ndarray | None:
+    """Returns the colour that the data give each class, uint8 [Y, 3]; None if they give none.
+
+    The file of classes says it, otherwise the palette of a mask, unless that is a scale of gray.
+
+    Args:
+      content: the bytes of a mask.
+      classes: what the pixels of masks stand for.
+    """
+    if classes.of_colour:
+        first = {label: colour for colour, label in reversed(classes.of_colour.items())}
+        return np.array([first[label] for label in range(len(classes.names))], np.uint8)
+    try:
+        with decode.opened(content) as picture:
+            stored = picture.getpalette("RGB") if picture.mode == "P" else None
+    except BadImage:  # to be told when it is read as an example
+        return None
+    palette = np.array(stored or [], np.uint8).reshape(-1, 3)
+    values = {label: value for value, label in reversed(classes.of_value.items())}
+    own = [values[label] for label in range(len(classes.names))]
+    if not len(palette) or max(own) >= len(palette):
+        return None
+    chosen = palette[own]
+    is_scale = (chosen == np.array(own)[:, None]).all()
+    return None if is_scale or len(np.unique(chosen, axis=0)) < len(own) else chosen
+
+
 def _rescaled(picture: Any, content: bytes) -> str:
     """Returns why Pillow's pixels are not the numbers in the file, or ""."""
     if picture.mode not in (*_GRAY, *_COLOURED):

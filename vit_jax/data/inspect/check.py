@@ -45,7 +45,7 @@ class Report:
         cannot be read.
       turned: names of images with masks that metadata turn, where a mask has the size of the image
         as stored.
-      notes: (file, reason) of what is wrong in polygons and masks, which nothing reads.
+      notes: (annotation, reason) of polygons that are too long to be checked.
     """
 
     images: int
@@ -77,7 +77,7 @@ class Report:
         lines = [f"{self.images} images in {self.classes} classes, {len(self.bad)} bad"]
         lines += _listed(self.bad, shown)
         if self.notes:
-            lines += [f"{len(self.notes):,} notes on polygons and masks, which are not read"]
+            lines += [f"{len(self.notes):,} polygons not checked"]
             lines += _listed(self.notes, shown)
         if self.masks:
             pixels = max(sum(count for _, _, count in self.masks), 1)

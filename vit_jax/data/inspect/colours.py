@@ -74,13 +74,19 @@ def framed(
     return np.asarray(picture)
 
 
-def legend(names: Sequence[str], shown: Sequence[int] | None = None, width: int = 0) -> np.ndarray:
+def legend(
+    names: Sequence[str],
+    shown: Sequence[int] | None = None,
+    width: int = 0,
+    own: np.ndarray | None = None,
+) -> np.ndarray:
     """Returns a picture, uint8 [H, W, 3], with a field for each class: its name on its colour.
 
     Args:
       names: the names of all classes.
       shown: the classes in the picture; None: all.
       width: pixels in which fields stand side by side; 0: one field in each row.
+      own: the colours of all classes, uint8 [Y, 3]; None: those of `palette`.
     """
     shown = range(len(names)) if shown is None else shown
     height, font = 22, font_of(14)
@@ -89,7 +95,7 @@ def legend(names: Sequence[str], shown: Sequence[int] | None = None, width: int 
     size = wide * columns, height * -(-len(shown) // columns)
     picture = Image.new("RGB", size, (255, 255, 255))
     draw = ImageDraw.Draw(picture)
-    every = palette(len(names)).tolist()
+    every = (palette(len(names)) if own is None else own).tolist()
     for number, label in enumerate(shown):
         left, top = wide * (number % columns), height * (number // columns)
         field = (left, top, left + wide - 1, top + height - 1)

@@ -17,7 +17,7 @@ import numpy as np
 
 from vit_jax.data.formats import boxes as box_files
 from vit_jax.data.formats import mask_file
-from vit_jax.data.formats.boxes import NOT_READ, Annotated, Problem, Truth
+from vit_jax.data.formats.boxes import NOT_CHECKED, NOT_READ, Annotated, Problem, Truth
 from vit_jax.data.formats.stored import WholeFile
 from vit_jax.data.ops.decode import BadImage
 from vit_jax.data.sources.source import Source
@@ -34,13 +34,13 @@ Found = tuple[tuple[str, ...], dict[str, Annotated], list[str]]
 def examined(spec: str, options: Any) -> tuple[list[Problem], Source | None]:
     """Returns what is wrong in the files of a source, and what can be read if it does not open.
 
-    Other kinds of source have no such files. The source has the images that are there; it is None
-    if nothing hinders the source to open.
+    Of masks, these are the images without one. Other kinds of source have no such files. The source
+    has the images that are there; it is None if nothing hinders the source to open.
 
     Raises:
       BadInput: a file cannot be read at all.
     """
-    from vit_jax.data.sources import coco, voc, yolo
+    from vit_jax.data.sources import coco, masks, voc, yolo
 
     kind, _, rest = spec.partition(":")
     names, parts, notes = (), dict[str, Annotated](), list[str]()
@@ -53,6 +53,10 @@ def examined(spec: str, options: Any) -> tuple[list[Problem], Source | None]:
             names, parts, notes = voc.find(rest, options)
         elif kind == "yolo":
             names, parts, notes = yolo.find(rest)
+        elif kind == "masks":
+            return masks.examined(rest, options)
+        elif kind == "voc":
+            return voc.examined_masks(rest, options)
     except OSError as e:
         raise BadInput(f"{spec} cannot be read: {e.strerror}: {e.filename}.") from e
     every = _problems(parts)
@@ -74,7 +78,8 @@ def _problems(parts: Mapping[str, Annotated]) -> list[Problem]:
         if counted.any() or any(not problem.left_out for problem in part.problems):
             continue
         counts = collections.Counter(one.left_out for one in part.problems)
-        why = [f"{n:,} {what}" for what, n in counts.items() if what != NOT_READ]
+        why = [f"{n:,} {what}" for what, n in counts.items()
+                if what not in (NOT_READ, NOT_CHECKED)]  # fmt: skip
         why += [f"{n:,} {what}" for what, n in _not_trained_on(part, counted).items() if n]
         reason = f"no box is left: {'; '.join(why)}" if why else "it has no boxes"
         left_out = "" if split in ("train", "all") else "splits without a box that counts"

@@ -18,10 +18,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vit_jax.data.formats import class_file, mask_file
+from vit_jax.data.formats.boxes import Problem
 from vit_jax.data.formats.class_file import Classes
 from vit_jax.data.formats.mask_file import StoredMask
 from vit_jax.data.formats.stored import WholeFile
 from vit_jax.data.ops.decode import EXTENSIONS, BadImage
+from vit_jax.data.sources.source import Source
 from vit_jax.data.splits.split import NumpyFields, Split, Table
 from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput
@@ -45,6 +47,7 @@ _LAYOUT = (
     "expected PATH/images and PATH/masks with files of the same names, with folders train and val "
     "above or below them, masks as PNG, TIFF, BMP or GIF, and PATH/classes.txt"
 )
+_ADD_MASK = "add a mask of the same name, or move the images away"
 _SHOWN = 5  # files that a message lists
 
 
@@ -70,6 +73,50 @@ def open_masks(rest: str, options: Any) -> _Opened:
     Raises:
       BadInput: the folder is missing, has another layout or no file of classes, or a mask is
         missing.
+    """
+    found = find(rest, options)
+    if missing := found.missing:
+        listed = ", ".join(missing[:_SHOWN]) + (", ..." if len(missing) > _SHOWN else "")
+        raise BadInput(
+            f"data.source=masks:{rest}: {len(missing)} of {found.images} images have no mask: "
+            f"{listed}; {_ADD_MASK}."
+        )
+    return found.opened
+
+
+def examined(rest: str, options: Any) -> tuple[list[Problem], Source | None]:
+    """Returns the images without a mask, and the source of the others; None if there is none.
+
+    Raises:
+      BadInput: nothing of the folder can be read.
+    """
+    found = find(rest, options)
+    problems = [Problem(path, f"it has no mask; {_ADD_MASK}") for path in found.missing]
+    classes, splits, notes = found.opened
+    return problems, Source(
+        f"masks:{rest}", tuple(classes), splits, tuple(notes)
+    ) if problems else None
+
+
+class Found(NamedTuple):
+    """A folder of images and masks.
+
+    Attributes:
+      opened: class names, splits and notes; of the images that have masks.
+      missing: the images without masks, where others of their split have some.
+      images: number of all images.
+    """
+
+    opened: _Opened
+    missing: list[str]
+    images: int
+
+
+def find(rest: str, options: Any) -> Found:
+    """Returns what a folder of images and masks holds.
+
+    Raises:
+      BadInput: the folder is missing, or has another layout or no file of classes.
     """
     key, root = f"data.source=masks:{rest}", storage.tree(rest)
     if not root.is_dir():
@@ -101,12 +148,6 @@ def open_masks(rest: str, options: Any) -> _Opened:
         missing += [file.path for file in own if file.path not in matched]
         pairs[split or "all"] = sorted(matched.items())
         used |= {*matched.values()}
-    if missing:
-        listed = ", ".join(missing[:_SHOWN]) + (", ..." if len(missing) > _SHOWN else "")
-        raise BadInput(
-            f"{key}: {len(missing)} of {len(images)} images have no mask: {listed}; add a mask of "
-            "the same name, or move the images away."
-        )
     if unused := len(masks) - len(used):
         notes.append(f"{unused} masks left out, which have no image")
     if left_out:
@@ -114,7 +155,7 @@ def open_masks(rest: str, options: Any) -> _Opened:
                      "they are")  # fmt: skip
     if "all" in pairs and len(pairs) > 1:
         raise BadInput(f"{key}: some images lie in a folder of a split and some do not.")
-    return classes.names, of_pairs(root, classes, pairs), notes
+    return Found((classes.names, of_pairs(root, classes, pairs), notes), missing, len(images))
 
 
 def _sorted_files(root: Path) -> tuple[list[_File], list[_File], list[str]]:
@@ -312,6 +353,12 @@ def of_pairs(
 
         return fields
 
+    def colours() -> np.ndarray | None:
+        try:
+            return mask_file.colours(WholeFile(masks[0]).read(), classes)
+        except OSError:  # to be told when it is read as an example
+            return None
+
     def numpy_reader() -> Callable[[int], NumpyFields]:
         return lambda row: {
             "image": WholeFile(images[row]),
@@ -321,7 +368,7 @@ def of_pairs(
 
     table = Table(
         len(files), lambda row: files[row][1], reader, labels=lambda: no_labels, most_labels=1,
-        numpy_reader=numpy_reader,
+        numpy_reader=numpy_reader, colours=colours,
     )  # fmt: skip
     of_split = {s: np.flatnonzero([file[0] == s for file in files]) for s in pairs}
     return {split: Split(table, rows) for split, rows in of_split.items() if len(rows)}

@@ -3,7 +3,8 @@
 
 """Opens sources of examples, which are all written as `kind:rest`.
 
-    tfds:NAME          a TensorFlow Datasets name, e.g. tfds:cifar10 or tfds:mnist:3.0.1
+    tfds:NAME          a TensorFlow Datasets name, e.g. tfds:cifar10 or tfds:mnist:3.0.1; with boxes
+                       or masks, see docs/detection.md and docs/segmentation.md
     folder:PATH        class folders, or train/ and test/ (and val/) that contain class folders
     csv:FILE           rows of path,label[,split]; paths are relative to the file; with a header
                        also a column text, with or without label
@@ -45,7 +46,7 @@ from vit_jax.errors import BadInput, unknown
 from vit_jax.storage import files as storage
 
 IN_BUCKETS = ("folder", "csv", "records", "tar")
-IN_DATA_DIR = ("tfds", "vtab", "objectnet")  # these kinds take data_dir alone
+IN_DATA_DIR = ("vtab", "objectnet")  # these kinds take data_dir alone
 
 
 _ENDINGS = {  # kind -> pattern of its file extensions

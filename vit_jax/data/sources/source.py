@@ -51,6 +51,13 @@ class Source:
             part = subset.take_range_by_hash
         return splits_lib.select(self.splits, expression, self.spec, part)
 
+    def colours(self) -> np.ndarray | None:
+        """Returns the colour that the data give each class of masks, uint8 [Y, 3], or None."""
+        for split in self.splits.values():
+            if split.table.colours is not None:
+                return split.table.colours()
+        return None
+
     def fingerprint(self) -> dict[str, str]:
         """Returns digests of the class names and of each split's size and example names.
 

@@ -15,9 +15,10 @@ import numpy as np
 from vit_jax.data.catalog import downloads
 from vit_jax.data.catalog.prepared import data_folder
 from vit_jax.data.formats.tfrecord import RecordFiles
-from vit_jax.data.sources import record_index, tfds_boxes
+from vit_jax.data.sources import record_index, tfds_boxes, tfds_masks
 from vit_jax.data.sources import records as record_source
 from vit_jax.data.sources.record_index import Layout
+from vit_jax.data.sources.source import Opened, Options
 from vit_jax.data.splits.split import NumpyFields, Split, Table
 from vit_jax.data.tensorflow import Tensor, one_line, tf
 from vit_jax.data.tensorflow import tfds as _tfds
@@ -46,35 +47,44 @@ class Reading:
     stored: str = ""
 
 
-def open_tfds(name: str, data_dir: str) -> tuple[list[str], dict[str, Split], list[str]]:
+def open_tfds(name: str, options: Options) -> Opened:
     """Returns class names, the dataset's own splits, and notes.
 
     It downloads and prepares a dataset that is not there yet.
 
     Raises:
       BadInput: the name is unknown, the dataset is neither prepared nor downloadable, or it has no
-        single image with a class label.
+        single image with a class label, a mask or boxes.
     """
     setting = f"data.source=tfds:{name}"
-    builder = open_builder(name, data_dir, setting)
+    tfds_masks.refuse(name, setting)
+    builder = open_builder(name, options.data_dir, setting)
     features = builder.info.features
-    if not _of_type(features, "ClassLabel") and (keys := tfds_boxes.find(features)):
-        return _open_boxes(builder, keys, setting)
-    image_key, label_key = _keys(builder, setting)
-    reading = Reading(
-        image_key, {label_key: True}, lambda example: example[label_key], stored=label_key
-    )
+    key, notes = options.label_key, list[str]()
+    if key and key not in features:  # it may be that of another source of a mixture
+        notes.append(f"data.records.label_key={key}: {setting} has no such feature")
+        key = ""
+    if masks := tfds_masks.find(features, key):
+        classes, splits, more = _open_masks(builder, masks, options.label_names, setting)
+    elif not _of_type(features, "ClassLabel") and (boxes := tfds_boxes.find(features)):
+        classes, splits, more = _open_boxes(builder, boxes, setting)
+    else:
+        classes, splits, more = _open_labels(builder, setting, key)
+    return classes, splits, notes + more
+
+
+def _open_labels(builder: Any, setting: str, label_key: str) -> Opened:
+    image, label = _keys(builder, setting, label_key)
+    reading = Reading(image, {label: True}, lambda example: example[label], stored=label)
     splits = {}
     for split, info in builder.info.splits.items():
         if info.num_examples:
             table = _table(builder, [info], reading, setting)
             splits[split] = Split(table, range(table.rows))
-    return list(builder.info.features[label_key].names), splits, []
+    return list(builder.info.features[label].names), splits, []
 
 
-def _open_boxes(
-    builder: Any, keys: tfds_boxes.Keys, setting: str
-) -> tuple[list[str], dict[str, Split], list[str]]:
+def _open_boxes(builder: Any, keys: tfds_boxes.Keys, setting: str) -> Opened:
     splits = {}
     for split, info in builder.info.splits.items():
         if info.num_examples:
@@ -82,6 +92,22 @@ def _open_boxes(
             table = tfds_boxes.table(builder, records, _namer(builder, [info]), keys)
             splits[split] = Split(table, range(table.rows))
     return tfds_boxes.names(builder.info.features, keys, setting), splits, []
+
+
+def _open_masks(builder: Any, keys: tfds_masks.Keys, label_names: str, setting: str) -> Opened:
+    classes = tfds_masks.classes(builder, keys, label_names, setting)
+    splits, notes = dict[str, Split](), classes.notes()
+    for name, info in builder.info.splits.items():
+        if not info.num_examples:
+            continue
+        records = _records(builder, [info], setting)
+        table = tfds_masks.table(records, _namer(builder, [info]), keys, classes)
+        split = Split(table, range(table.rows))
+        if name == "test" and tfds_masks.withheld(split):
+            notes.append(f"test: {len(split)} images left out, whose masks hold no class")
+        else:
+            splits[name] = split
+    return classes.names, splits, notes
 
 
 def _of_type(features: Any, kind: str) -> list[str]:
@@ -177,8 +203,10 @@ def is_prepared(name: str, data_dir: str) -> bool:
         return False
 
 
-def _keys(builder: Any, setting: str) -> tuple[str, str]:
+def _keys(builder: Any, setting: str, label_key: str) -> tuple[str, str]:
     """Returns the features for image and label: the supervised keys, or the only ones of a type.
+
+    A feature `label_key` comes first.
 
     Raises:
       BadInput: the dataset has no such features.
@@ -186,11 +214,20 @@ def _keys(builder: Any, setting: str) -> tuple[str, str]:
     features = builder.info.features
     images, labels = _of_type(features, "Image"), _of_type(features, "ClassLabel")
     image, label = (builder.info.supervised_keys or (None, None))[:2]
+    label = label_key or label
     image = image if image in images else (images[0] if len(images) == 1 else None)
-    label = label if label in labels else (labels[0] if len(labels) == 1 else None)
+    label = (
+        label if label in labels else (labels[0] if len(labels) == 1 and not label_key else None)
+    )
     if image is None or label is None:
+        masks = ", ".join(key for key in images if features[key].shape[-1] == 1)
+        hint = (
+            f"; for masks, set --config.data.records.label_key to one of: {masks}" if masks else ""
+        )
+        named = f" {label_key}" if label_key else ""
         raise BadInput(
-            f"{setting} has no single image with a class label; its features: {list(features)}."
+            f"{setting} has no single image with a class label{named}; its features: "
+            f"{list(features)}{hint}."
         )
     return image, label
 

@@ -15,6 +15,7 @@ from vit_jax.data.formats import class_file, voc_file
 from vit_jax.data.formats.boxes import Annotated, Problem
 from vit_jax.data.ops.decode import EXTENSIONS
 from vit_jax.data.sources import boxes, masks
+from vit_jax.data.sources.source import Source
 from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
 
@@ -230,6 +231,29 @@ def _open_masks(rest: str, options: Any) -> boxes.Opened:
     Raises:
       BadInput: the folder has another layout, or a mask is missing.
     """
+    opened, missing = _find_masks(rest, options)
+    if missing:
+        shown = ", ".join(missing[:_SHOWN]) + (", ..." if len(missing) > _SHOWN else "")
+        root = storage.tree(rest)
+        raise BadInput(
+            f"data.source=voc:{rest}: {len(missing)} files are not in {root}: {shown}; add them."
+        )
+    return opened
+
+
+def examined_masks(rest: str, options: Any) -> tuple[list[Problem], Source | None]:
+    """Returns the files that are missing, and the source of the other images; None if none is.
+
+    Raises:
+      BadInput: the folder has another layout.
+    """
+    (names, splits, notes), missing = _find_masks(str(_folder(rest)[0]), options)
+    problems = [Problem(path, "there is no such file; add it") for path in missing]
+    return problems, Source(f"voc:{rest}", tuple(names), splits, tuple(notes)) if problems else None
+
+
+def _find_masks(rest: str, options: Any) -> tuple[boxes.Opened, list[str]]:
+    """Returns what is there, of images with masks, and the paths of the other listed files."""
     key, root = f"data.source=voc:{rest}", storage.tree(rest)
     lists = root / "ImageSets" / "Segmentation"
     endings = _endings(root / "JPEGImages")
@@ -243,13 +267,11 @@ def _open_masks(rest: str, options: Any) -> boxes.Opened:
     classes = class_file.named(("background", *VOC_OBJECTS))
     if options.label_names:
         classes = class_file.read(class_file.find(root, options.label_names, key))
-    pairs = {
-        split: [(f"JPEGImages/{endings.get(n, f'{n}.jpg')}", f"SegmentationClass/{n}.png")
-                for n in names]
-        for split, names in listed.items()
-    }  # fmt: skip
-    every = [path for some in pairs.values() for pair in some for path in pair]
-    if missing := [path for path in every if not os.path.isfile(root / path)]:
-        shown = ", ".join(missing[:_SHOWN]) + (", ..." if len(missing) > _SHOWN else "")
-        raise BadInput(f"{key}: {len(missing)} files are not in {root}: {shown}; add them.")
-    return classes.names, masks.of_pairs(root, classes, pairs), notes
+    missing, pairs = list[str](), dict[str, list[tuple[str, str]]]()
+    for split, names in listed.items():
+        for n in names:
+            pair = f"JPEGImages/{endings.get(n, f'{n}.jpg')}", f"SegmentationClass/{n}.png"
+            gone = [path for path in pair if not os.path.isfile(root / path)]
+            missing += gone
+            pairs.setdefault(split, []).extend([] if gone else [pair])
+    return (classes.names, masks.of_pairs(root, classes, pairs), notes), missing

@@ -57,6 +57,8 @@ class Table:
         `data.reader=python`; None if only TensorFlow reads them.
       truth: () -> a function, row -> all true boxes of the image, for evaluations; None for a
         source that knows no boxes but those in its fields.
+      colours: () -> the colour that the data give each class of masks, uint8 [Y, 3], or None; None
+        for a source without such colours.
       most_boxes: the example of the source, in any of its tables, that has the most boxes to train
         on, and how many; ("", 0) if they are not counted.
     """
@@ -73,6 +75,7 @@ class Table:
     numpy_reader: Callable[[], Callable[[int], NumpyFields]] | None = None
     truth: "Callable[[], Callable[[int], Truth]] | None" = None
     most_boxes: tuple[str, int] = "", 0
+    colours: Callable[[], np.ndarray | None] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -292,7 +295,8 @@ def bucket(name: str) -> int:
 def hold_out(split: Split, percent: int, salt: str) -> tuple[Split, Split]:
     """Returns (the rest, about `percent` % of the examples).
 
-    The choice follows a hash of the salt and of the name, or of the row if names are numbers.
+    The choice follows a hash of the salt and of the name, or of the row if names are numbers. Of
+    two examples or more, at least one is on each side; one alone is not held out.
     """
     rows = np.asarray(split.rows)
     if split.table.numbered:
@@ -303,12 +307,20 @@ def hold_out(split: Split, percent: int, salt: str) -> tuple[Split, Split]:
     held = buckets < percent * 100
     if len(rows) > 1 and not held.any():  # a very small split may have no example below the limit
         held[np.argmin(buckets)] = True
+    if len(rows) and held.all():
+        held[np.argmax(buckets)] = False
     return Split(split.table, rows[~held]), Split(split.table, rows[held])
 
 
 def hold_out_last(split: Split, percent: int, salt: str) -> tuple[Split, Split]:
-    """Returns (the rest, the last `percent` %), for tables stored shuffled, such as TFDS's."""
-    at = len(split) - round(len(split) * percent / 100)
+    """Returns (the rest, the last `percent` %), for tables stored shuffled, such as TFDS's.
+
+    Of two examples or more, at least one is on each side, unless `percent` is 0.
+    """
+    held = round(len(split) * percent / 100)
+    if percent and len(split):
+        held = min(max(1, held), len(split) - 1)
+    at = len(split) - held
     return Split(split.table, split.rows[:at]), Split(split.table, split.rows[at:])
 
 
@@ -348,7 +360,8 @@ def standard(
     for name, percent, salt in (("test", test_percent, ""), ("val", val_percent, "val/")):
         if name not in splits and percent:
             splits["train"], splits[name] = hold(splits["train"], percent, salt)
-            notes.append(f"{name}: {percent} % held out of train")
+            if len(splits[name]):
+                notes.append(f"{name}: {percent} % held out of train")
     return {k: v for k, v in splits.items() if len(v)}, notes
 
 
@@ -384,7 +397,11 @@ def select(
                 f"{source} has no split {match['name']!r}, and too few images to hold some out, "
                 f"since train has one left; add images, or take one of {', '.join(splits)}."
             )
-        raise unknown(f"split of {source}", match["name"], splits)
+        hint = ""
+        if match["name"] in ("val", "test") and "train" in splits:
+            key = f"data.{match['name']}_percent"
+            hint = f" Nothing of train is held out for it; in a run, {key} above 0 does that."
+        raise unknown(f"split of {source}", match["name"], splits, hint)
     split = splits[match["name"]]
 
     def edge(text: str | None, default: int) -> int:
@@ -398,6 +415,7 @@ def select(
     start, stop = edge(match["a"], 0), edge(match["b"], len(split))
     if start >= stop:
         raise BadInput(
-            f"split {expression!r} of {source} is empty: {match['name']} has {len(split)}."
+            f"split {expression!r} of {source} is empty: {match['name']} has {len(split)}; take a "
+            "larger part, or add images."
         )
     return split.take_range(start, stop) if part is None else part(split, start, stop)

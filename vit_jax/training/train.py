@@ -48,7 +48,7 @@ from vit_jax.training.workdir import (
     check_classes,
     check_teachers,
     continue_or_check,
-    has_checkpoint,
+    has_checkpoint_for_all,
     parent_of_branch,
     prepare,
     resumption,
@@ -126,8 +126,7 @@ def train_here(config: sections.Config, workdir: Path, recipe: Recipe | None) ->
     goodput.passed("connecting")
     parent = parent_of_branch(config, workdir)
     previous = parent.workdir if parent else workdir
-    own = has_checkpoint(previous) if coordination.is_first() else None
-    goes_on = coordination.share("a checkpoint exists", own)
+    goes_on = has_checkpoint_for_all(previous)
     create = [] if config.init or parent or goes_on else ["create"]
     run = build.build(config, compile_first=[*create, "step"])
     coordinated_stop.check()

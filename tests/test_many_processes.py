@@ -8,7 +8,7 @@ import json
 import pytest
 import scale_page
 from many_processes import VALUES, control_traffic
-from stored_runs import requests_of_a_restart
+from stored_runs import FILES, requests_of_a_commit, requests_of_a_restart
 
 
 @pytest.mark.integration
@@ -28,6 +28,13 @@ def test_requests_of_a_restart_do_not_grow_with_processes_or_with_what_was_saved
     first, many = requests_of_a_restart(store, 50, steps=6, rows=30)
     assert many == few
     assert sum(first.values()) > sum(many.values()) + 30  # process 0 reads the rows
+
+
+@pytest.mark.parametrize("hosts", [1, 5])
+def test_a_commit_costs_one_request_for_each_file(store, hosts):
+    mark = 1
+    expected = {"list": 1, "read": hosts * FILES + mark, "write": 1}
+    assert requests_of_a_commit(store, hosts) == expected
 
 
 def test_tables_of_the_page_have_the_measured_figures():

@@ -89,10 +89,8 @@ def meet(
     return PeerLinks(who, channels, hosts)
 
 
-def _receive_all(
-    who: ProcessIdentity, address: tuple[str, int], facts: _Facts, timeout_secs: float
-) -> tuple[dict[int, Channel], list[str]]:
-    """Runs the rendezvous as process 0."""
+def _allow_connections(who: ProcessIdentity) -> None:
+    """Raises BadInput if process 0 may not open a connection for each process."""
     needed = 2 * who.count + _OTHER_FILES  # each process connects here, and to jax's coordination
     if (most := storage.allow_open(needed)) < needed:
         raise BadInput(
@@ -100,6 +98,13 @@ def _receive_all(
             f"{socket.gethostname()} allows it {most}; raise that limit (ulimit -Hn, LimitNOFILE "
             "of systemd, --ulimit nofile of a container), then run again."
         )
+
+
+def _receive_all(
+    who: ProcessIdentity, address: tuple[str, int], facts: _Facts, timeout_secs: float
+) -> tuple[dict[int, Channel], list[str]]:
+    """Runs the rendezvous as process 0."""
+    _allow_connections(who)
     end, told = time.monotonic() + timeout_secs, time.monotonic()
     channels: dict[int, Channel] = {}
     hellos: dict[int, dict[str, Any]] = {0: {"host": socket.gethostname(), "facts": dict(facts)}}

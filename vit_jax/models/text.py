@@ -21,7 +21,6 @@ from vit_jax.errors import BadInput, unknown
 from vit_jax.models import attention, layers, vit_config
 from vit_jax.models.vit_block import EncoderBlock, MapHead, Shared
 from vit_jax.models.vit_config import SIZES, ViTConfig
-from vit_jax.models.windows import MASKED
 from vit_jax.sharding import Axes, Rules, constrain
 
 Pool = Literal["last", "first", "map"]
@@ -145,7 +144,7 @@ class TextTower(nn.Module):
         bert, bias_BL = blocks.norm_at == "post", None
         if bert:
             x_BLD = layers.norm("stem_norm", blocks.norm, blocks.ln_epsilon, dtype)(x_BLD)
-            bias_BL = jnp.where(tokens_BL == FILLS, jnp.float32(MASKED), 0)
+            bias_BL = jnp.where(tokens_BL == FILLS, jnp.float32(attention.MASKED), 0)
         attributes = (blocks, self.rules, (1, cfg.length))
         x_BLD, _ = layers.apply_blocks(
             self, EncoderBlock, attributes, x_BLD, blocks, None, Shared(bias_BL=bias_BL)

@@ -227,7 +227,7 @@ def _keys(builder: Any, setting: str, label_key: str) -> tuple[str, str]:
         named = f" {label_key}" if label_key else ""
         raise BadInput(
             f"{setting} has no single image with a class label{named}; its features: "
-            f"{list(features)}{hint}."
+            f"{sorted(features)}{hint}."
         )
     return image, label
 

@@ -37,6 +37,13 @@ OPTIMIZERS = {
     "sam": ("--config.optimizer.sam.rho=0.05",),
     "mup": ("--config.model.mup_base_width=64",),
     "mesh": ("--config.mesh.fsdp=2", "--config.mesh.tensor=2", "--config.model.heads=2"),
+    "packed": (
+        "--config.pack=4",
+        "--config.model.naflex=4",
+        "--config.data.image_size=16",
+        "--config.data.train_ops=naflex({size}, 2, enlarge=False)",
+        "--config.data.eval_ops=decode|naflex({size}, 2)",
+    ),
     "device": (
         "--config.data.train_ops=resize(12)",
         "--config.data.device_ops=inception_crop({size})|flip_lr|randaug(1, 10, colors=True)"

@@ -49,6 +49,7 @@ def test_continued_equals_uninterrupted(tmp_path, combination):
     "combination",
     [
         pytest.param("muon+sam+mup+mesh+accumulation+mixup+device", marks=pytest.mark.integration),
+        pytest.param("packed+mesh+accumulation", marks=pytest.mark.integration),
         pytest.param("lion+sam+ema", marks=slow),
     ],
 )

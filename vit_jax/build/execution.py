@@ -50,7 +50,7 @@ def of_run(
     cfg = objective.model(cfg)
     images, examples = images_lib.of(config.data), config.batch_size * steps.total
     # A user's own model with one form may not know its FLOPs.
-    flops = examples * step_flops(objective, cfg, images) if cfg.FORMS else 0
+    flops = examples * step_flops(objective, cfg, images, config.pack) if cfg.FORMS else 0
     share = flops / rules.mesh.size
     what = trainable.parse(config.trainable)
     chosen = choose(
@@ -60,9 +60,14 @@ def of_run(
     return chosen, objective.computed(chosen.cfg)
 
 
-def step_flops(objective: Objective, cfg: variants.Config, images: images_lib.Images) -> int:
-    """Returns the FLOPs of an example in a training step; objectives count RGB images."""
+def step_flops(objective: Objective, cfg: Any, images: images_lib.Images, pack: float = 1) -> int:
+    """Returns the FLOPs of an example in a training step; objectives count RGB images.
+
+    With `pack` it is the share of an example in a row, in one pass over the batch.
+    """
     flops = objective.step_flops(cfg, *images.size)
+    if pack > 1:
+        flops = round(3 * cfg.packed_flops(*images.size, pack) / pack)
     if images.channels == 3:
         return flops
     forward = variants.forward_flops(cfg, *images.size)

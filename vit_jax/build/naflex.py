@@ -3,14 +3,20 @@
 
 """Checks a chain that keeps the aspect ratio of images (`naflex`) against model and objective.
 
-Start from `check`.
+Start from `check` and `packing`.
 """
 
+import math
 from typing import Any
 
+from vit_jax.config import images as images_lib
 from vit_jax.config import sections
+from vit_jax.data.ops import chain as preprocess
 from vit_jax.errors import BadInput
+from vit_jax.models import variants
+from vit_jax.sharding import Rules
 from vit_jax.step.objective import Objective
+from vit_jax.step.packing import Packing
 
 
 def check(
@@ -52,4 +58,32 @@ def check(
         raise BadInput(
             f"{key}={chain!r}: mixup and CutMix mix images of one size; set "
             "--config.mixup.alpha=0 --config.mixup.cutmix=0."
+        )
+
+
+def packing(config: sections.Config, cfg: Any, rules: Rules | None) -> Packing:
+    """Returns how training packs images into rows, for `pack` above 1."""
+    length = math.prod(variants.grid(cfg, *images_lib.of(config.data).size))
+    return Packing(config.pack, length, rules.batch_parts if rules else 1)
+
+
+def check_packing(config: sections.Config, objective: Objective) -> None:
+    """Raises BadInput for `pack` with images, an objective or a model that cannot be packed."""
+    data, images = config.data, images_lib.of(config.data)
+    last = preprocess.parse("data.train_ops", data.train_ops, images.size, images.channels)[-1]
+    given = f"pack={config.pack} packs images of any aspect ratio"
+    if data.views or not preprocess.adds_grid(last):
+        raise BadInput(
+            f"{given}, and data.train_ops={data.train_ops!r} makes images of one size; end it with "
+            "naflex({size}, PATCH) and leave data.views out, or leave pack out."
+        )
+    if not objective.PACKS:
+        raise BadInput(
+            f"{given} in turns, and objective={config.objective} compares the images of a batch; "
+            "learn classes, or leave pack out."
+        )
+    if config.model.drop_path:
+        raise BadInput(
+            f"{given}, and model.drop_path={config.model.drop_path} would drop a layer for all of "
+            "a row; set --config.model.drop_path=0, or leave pack out."
         )

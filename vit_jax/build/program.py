@@ -30,6 +30,7 @@ from vit_jax.step.objective import PARAMETERS, Batch, Network, Objective, ReadMo
 if TYPE_CHECKING:
     from vit_jax.evaluators import custom, features
     from vit_jax.models import partial
+    from vit_jax.step.packing import Packing
     from vit_jax.weights.fitting import Fitted
 
 
@@ -116,7 +117,8 @@ class Program:
     def step_flops(self) -> int:
         """The FLOPs of one example in a training step, without recomputation."""
         cfg, passes = self.model.cfg, self.passes
-        flops = passes * execution.step_flops(self.objective, cfg, self.images)
+        pack = self.config.pack
+        flops = passes * execution.step_flops(self.objective, cfg, self.images, pack)
         if self.selection is None:
             return flops
         own = passes * self.objective.own_flops(cfg, *self.images.size)
@@ -351,6 +353,15 @@ def _prepare(data: sections.Data) -> Callable[[Batch, jax.Array], Batch]:
     return device_ops.in_step(data)
 
 
+def _packing(config: sections.Config, model: variants.Model) -> "Packing | None":
+    """Returns how the step packs images; None if every image has a row of its own."""
+    if config.pack == 1:
+        return None
+    from vit_jax.build import naflex
+
+    return naflex.packing(config, model.cfg, model.rules)
+
+
 def _functions(
     config: sections.Config,
     objective: Objective,
@@ -377,6 +388,7 @@ def _functions(
         climb=optimization.climb(config, params),
         whole=selection.whole if selection else lambda params, _: params,
         prepare=_prepare(config.data),
+        packing=_packing(config, model),
     )
 
     def evaluation(sums: Callable[..., Any]) -> Callable[..., Any]:

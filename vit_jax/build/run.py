@@ -60,6 +60,10 @@ def check(config: sections.Config) -> None:
 
         device_ops.check(config, objective)
     _check_chains(config, cfg, objective)
+    if config.pack > 1:
+        from vit_jax.build import naflex
+
+        naflex.check_packing(config, objective)
     placement.check(config, objective, cfg)
     specs = [("data.source", config.data.source)]
     specs += [(f"evals.{n}.source", part.source) for n, part in config.evals.items() if part.source]

@@ -286,6 +286,9 @@ class Config:
     batch_size: int = results(512, "images per optimizer step, in all", _POSITIVE, "images")
     accumulation: int = where(
         1, "micro-batches per step, run one after another; divides batch_size", _POSITIVE)
+    pack: float = where(
+        1.0, "mean number of images in a row of patches in training (docs/naflex.md); 1: one",
+        Range(1, 1e4), "images")
     objective: str = results(
         "auto", "what to learn; auto: classes, or patches if masked.target is set", "objective")
     trainable: str = results(

@@ -10,6 +10,7 @@ sequences, L tokens, S images of a sequence, G positions a side of the table, D 
 `Canvas` and `layout`.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -28,10 +29,14 @@ class Canvas(NamedTuple):
       images_BHWC: float32 [B, H, W, C], the patches of the images in its cells, row by row.
       grids: int32 [B, 2], rows and columns of patches of each image; or [B, S, 2] for several
         images in a sequence, with 0 x 0 where there is none.
+      members: int32 [G, R, S], the images that the model packs into each of G * R rows before it
+        computes them: numbers within each G-th part of the images, -1 where there is none; None:
+        every image has its row. The images without a row have logits of 0.
     """
 
     images_BHWC: Any
     grids: Any
+    members: Any = None
 
 
 class Layout(NamedTuple):
@@ -102,6 +107,51 @@ def _cubic(x: jax.Array) -> jax.Array:
     near = (1.5 * x - 2.5) * x * x + 1.0
     far = ((-0.5 * x + 2.5) * x - 4.0) * x + 2.0
     return jnp.where(x < 1, near, far)
+
+
+def slots(images: float) -> int:
+    """Returns S, the most images of a row in training, for rows of `images` images on average."""
+    return math.ceil(2 * images)
+
+
+def in_rows(canvas: Canvas, patch: int) -> Canvas:
+    """Returns the rows that a canvas with `members` packs: images [G * R, H, W, C], grids of S.
+
+    Args:
+      canvas: images in rows of their own, grids [B, 2].
+      patch: pixels a side of a patch.
+    """
+    groups, rows, images = canvas.members.shape
+    _, height, width, channels = canvas.images_BHWC.shape
+    down, across = height // patch, width // patch
+    cells = canvas.images_BHWC.reshape(-1, down, patch, across, patch, channels)
+    cells = jnp.swapaxes(cells, 2, 3).reshape(groups, -1, down * across, patch**2 * channels)
+
+    def of_group(cells_bLX: jax.Array, grids_b2: jax.Array, members_RS: jax.Array) -> Any:
+        grids_RS2 = jnp.where(members_RS[..., None] < 0, 0, grids_b2[members_RS])
+        of = layout(grids_RS2, down * across)
+        inside_RL = of.places_BL2[..., 0] * of.grids_BL2[..., 1] + of.places_BL2[..., 1]
+        image_RL = jnp.take_along_axis(members_RS, jnp.maximum(of.segments_BL, 0), axis=1)
+        real_RL1 = of.segments_BL[..., None] >= 0
+        return jnp.where(real_RL1, cells_bLX[image_RL, inside_RL], 0), grids_RS2
+
+    grids = canvas.grids.reshape(groups, -1, 2)
+    cells, grids = jax.vmap(of_group)(cells, grids, canvas.members)
+    cells = cells.reshape(-1, down, across, patch, patch, channels)
+    packed = jnp.swapaxes(cells, 2, 3).reshape(-1, height, width, channels)
+    return Canvas(packed, grids.reshape(groups * rows, images, 2))
+
+
+def of_images(logits_RSY: jax.Array, canvas: Canvas) -> jax.Array:
+    """Returns the logits of the images of a canvas with `members`, float32 [B, Y]."""
+    groups, each = len(canvas.members), len(canvas.grids) // len(canvas.members)
+
+    def of_group(logits_nY: jax.Array, members_n: jax.Array) -> jax.Array:
+        none_bY = jnp.zeros((each, logits_nY.shape[1]), logits_nY.dtype)
+        return none_bY.at[jnp.where(members_n < 0, each, members_n)].set(logits_nY, mode="drop")
+
+    logits = logits_RSY.reshape(groups, -1, logits_RSY.shape[-1])
+    return jax.vmap(of_group)(logits, canvas.members.reshape(groups, -1)).reshape(groups * each, -1)
 
 
 def apart(queries_BQ: jax.Array, memory_BL: jax.Array) -> jax.Array:

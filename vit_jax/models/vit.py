@@ -113,6 +113,9 @@ class ViT(nn.Module):
 
         cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
         self._check_canvas()
+        if canvas.members is not None:
+            packed_RSY = self._of_canvas(naflex.in_rows(canvas, cfg.patch), key)
+            return naflex.of_images(packed_RSY, canvas)
         stem_key, blocks_key = _keys(cfg, key)
         packed = canvas.grids.ndim == 3
         grids_BS2 = canvas.grids if packed else canvas.grids[:, None]

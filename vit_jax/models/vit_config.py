@@ -229,6 +229,13 @@ class ViTConfig(TokenConfig):
             self, height, width, self.kept(math.prod(self.patch_grid(height, width)))
         )
 
+    def packed_flops(self, height: int, width: int, images: float) -> int:
+        """Returns the FLOPs of a row of RGB pixels for `images` images on average."""
+        from vit_jax.models import naflex
+
+        seen = math.prod(self.patch_grid(height, width))
+        return vit_flops.flops(self, height, width, seen, naflex.slots(images))
+
     def stream_size(self, height: int, width: int) -> int:
         return self.depth * self.kept(math.prod(self.patch_grid(height, width))) * self.width
 

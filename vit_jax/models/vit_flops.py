@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from vit_jax.models.vit_config import ViTConfig
 
 
-def flops(cfg: "ViTConfig", height: int, width: int, seen: int) -> int:
+def flops(cfg: "ViTConfig", height: int, width: int, seen: int, images: int = 0) -> int:
     """Returns the FLOPs of an RGB image.
 
     Args:
@@ -19,9 +19,11 @@ def flops(cfg: "ViTConfig", height: int, width: int, seen: int) -> int:
       height: rows of pixels.
       width: columns of pixels.
       seen: how many patches the blocks see.
+      images: the images of a packed row of this size, see `naflex`; 0: one that is not packed.
     """
     patches = (height // cfg.stride) * (width // cfg.stride)
-    tokens = seen + cfg.prefix
+    each = max(images, 1)
+    tokens = seen + each * cfg.prefix
     d, kernels = cfg.width, cfg.width * cfg.mlp * (3 if cfg.gate != "none" else 2)
 
     def block(tokens: int, queries: int, pairs: int) -> int:
@@ -41,7 +43,7 @@ def flops(cfg: "ViTConfig", height: int, width: int, seen: int) -> int:
     within = cfg.windowed
     grid = cfg.patch_grid(height, width)
     for i in range(cfg.depth):
-        if i == cfg.depth - 1 and cfg.last_is_short:
+        if i == cfg.depth - 1 and cfg.last_is_short and not images:
             macs += block(tokens, 1, tokens)
         elif i in within:
             pairs = windows.Windows(cfg.window, grid, cfg.prefix).products
@@ -53,9 +55,10 @@ def flops(cfg: "ViTConfig", height: int, width: int, seen: int) -> int:
     if cfg.patch_outputs:
         return 2 * (macs + patches * d * cfg.patch_outputs)
     heads = 1 + cfg.distillation
-    macs += cfg.pooled_width * cfg.representation
-    macs += heads * (cfg.representation or cfg.pooled_width) * cfg.classes
+    macs += each * cfg.pooled_width * cfg.representation
+    macs += each * heads * (cfg.representation or cfg.pooled_width) * cfg.classes
     if cfg.pool == "map":
-        read = tokens - cfg.registers
-        macs += 2 * read * d * d + 2 * read * d + 2 * d * d + 2 * d * (cfg.pool_mlp or cfg.mlp)
+        read = tokens if images else tokens - cfg.registers
+        own = 2 * read * d + 2 * d * d + 2 * d * (cfg.pool_mlp or cfg.mlp)
+        macs += 2 * read * d * d + each * own
     return 2 * macs

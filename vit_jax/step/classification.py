@@ -44,6 +44,7 @@ class Classification(Objective):
     EVALUATED = ("top1", "top5", "loss")
     LABELLED = True
     ANY_SHAPE = True
+    PACKS = True
     SECTIONS = ("loss", "mixup")
 
     def model(self, cfg: Any) -> Any:

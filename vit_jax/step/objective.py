@@ -98,6 +98,8 @@ class Objective:
       AXES: parameter path pattern -> logical axes, of the objective's own parameters.
       SHOWN: names of `METRICS` that the progress line shows beside the loss.
       ANY_SHAPE: whether it takes images of any aspect ratio, see `Network.input_of`.
+      PACKS: whether its sums add up image by image, so that images of a batch may be learned in
+        turns, see `packing`.
       AVERAGE: whether it learns from the average of the parameters, its teacher. Then `ema.decay`
         must be set, and in training `kept` has the average as `average`.
     """
@@ -109,6 +111,7 @@ class Objective:
     AXES: ClassVar[Axes] = {}
     SHOWN: ClassVar[tuple[str, ...]] = ()
     ANY_SHAPE: ClassVar[bool] = False
+    PACKS: ClassVar[bool] = False
     AVERAGE: ClassVar[bool] = False
 
     # ------------------------------------------------------------ before the run

@@ -82,4 +82,4 @@ def with_grids(images_BHWC: jax.Array, batch: Mapping[str, Any]) -> Any:
         return images_BHWC
     from vit_jax.models import naflex
 
-    return naflex.Canvas(images_BHWC, batch["grid"])
+    return naflex.Canvas(images_BHWC, batch["grid"], batch.get("members"))

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,9 @@ import optax
 
 from vit_jax.step.objective import Batch, Network, Objective, Sums
 from vit_jax.step.state import TrainState
+
+if TYPE_CHECKING:
+    from vit_jax.step.packing import Packing
 
 PyTree = Any
 _Stepped = tuple[TrainState, dict[str, jax.Array]]  # the state after a step, metrics
@@ -41,6 +44,7 @@ def mean_gradients(
     batch: Batch,
     keys: jax.Array,
     count: jax.Array,
+    packing: "Packing | None" = None,
 ) -> tuple[PyTree, Sums]:
     """Returns gradients of the mean loss of a batch, and sums over it, by gradient accumulation.
 
@@ -53,6 +57,7 @@ def mean_gradients(
       count: float32 [], examples of the whole batch. The loss is divided by it, so that the
         gradients need no division. The sums are not, so that a compiler may add them up over
         devices once.
+      packing: how each micro-batch is packed; None: every image has its row.
     """
 
     def share(*args: Any) -> tuple[jax.Array, Sums]:
@@ -60,6 +65,7 @@ def mean_gradients(
         return added["loss"] / count, added
 
     grad_fn = jax.grad(share, has_aux=True)
+    grad_fn = packing.in_passes(grad_fn) if packing else grad_fn
     if not keys.ndim:
         return grad_fn(params, batch, keys)
 
@@ -82,6 +88,7 @@ def _grads(
     drawn: PyTree,
     keys: jax.Array,
     count: jax.Array,
+    packing: "Packing | None",
     params: PyTree,
 ) -> tuple[PyTree, Sums]:
     """Returns `mean_gradients` of an objective at some parameters; several keys: micro-batches.
@@ -97,7 +104,7 @@ def _grads(
         every = whole(params, state.base)
         return objective.sums(network, every, kept, micro, drawn, micro_key)
 
-    return mean_gradients(sums_of, params, batch, keys, count)
+    return mean_gradients(sums_of, params, batch, keys, count, packing)
 
 
 @jax.named_scope("optimizer")
@@ -194,6 +201,7 @@ def make_train_step(
     climb: Callable[[PyTree, PyTree], PyTree] | None = None,
     whole: Callable[[PyTree, PyTree], PyTree] = lambda params, base: params,
     prepare: Callable[[Batch, jax.Array], Batch] = lambda batch, key: batch,
+    packing: "Packing | None" = None,
 ) -> Callable[[TrainState, Batch, jax.Array], _Stepped]:
     """Returns the function (state, batch, key) -> (state after one update, its metrics).
 
@@ -210,12 +218,14 @@ def make_train_step(
         the same draws, see `optim.sam`. Its gradients make the update and `grad_norm`.
       whole: (trained parameters, base of the state) -> what the objective sees.
       prepare: (global batch, key) -> batch, before the objective draws, see `device_ops.apply`.
+      packing: how images of any aspect ratio are packed; for an objective that `PACKS`.
 
     Returns:
       A function for `jax.jit`. Its metrics are float32 []: `METRICS` of the objective, as means
       over the batch before the update, and the global norms `grad_norm` (before clipping),
       `update_norm`, `param_norm`. With `skipping(tx)`, a loss or gradients that are not finite
-      change only `step` and `skipped`, int32 [], their count. Draws come from (key, state.step).
+      change only `step` and `skipped`, int32 [], their count. With `packing`, `passes` is the mean
+      number of passes over a micro-batch. Draws come from (key, state.step).
     """
 
     def train_step(state: TrainState, batch: Batch, key: jax.Array) -> _Stepped:
@@ -225,7 +235,9 @@ def make_train_step(
         if accumulation > 1:
             batch = micro_batches(batch, accumulation)
             keys = jax.vmap(functools.partial(jax.random.fold_in, keys))(jnp.arange(accumulation))
-        at = functools.partial(_grads, objective, network, whole, state, batch, drawn, keys, count)
+        at = functools.partial(
+            _grads, objective, network, whole, state, batch, drawn, keys, count, packing
+        )
         grads, sums = at(state.params)
         if climb is not None:
             grads, _ = at(climb(state.params, grads))
@@ -237,6 +249,8 @@ def make_train_step(
         if norm_of_change:
             updates = jax.tree.map(jnp.subtract, after.params, state.params)
         measured = objective.measured(sums, count) | _norms(grad_norm=grads, update_norm=updates)
+        if packing:
+            measured[packing.PASSES] = sums[packing.PASSES] / accumulation
         chosen, measured = _unless_finite(state, after, measured)
         # The old parameters are overwritten: their norm would cost a copy of them.
         return chosen, measured | _norms(param_norm=chosen.params)

@@ -24,7 +24,7 @@ from vit_jax.training.metric_writer import Report, Throughput
 _MOST_WAITING = 1000  # steps after which a loss is checked, however long a window is
 _NAMES = {  # after the metrics of the objective: the first that is not finite is the one reported
     "grad_norm": "norm/grads", "update_norm": "norm/updates", "param_norm": "norm/params",
-    "skipped": "train/skipped_updates",
+    "skipped": "train/skipped_updates", "passes": "perf/passes",
 }  # fmt: skip
 _SKIPPABLE, _SKIPPED = ("train/loss", "norm/grads"), "train/skipped_updates"
 log = logging.getLogger("vit_jax")

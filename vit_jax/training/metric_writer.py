@@ -4,7 +4,7 @@
 """Shows and records a run: first log lines, metrics.jsonl, writers and the progress line.
 
 Metric names are paths: `train/loss|top1|lr|skipped_updates`, `norm/grads|params|updates`,
-`perf/img_per_sec|input_wait|mfu`, `memory/host|host_free|device|device_peak` + `_bytes`,
+`perf/img_per_sec|input_wait|mfu|passes`, `memory/host|host_free|device|device_peak` + `_bytes`,
 `data/bad_images`, `<split>/top1|top5|loss|examples`. A row at step n describes the
 n-th update (`train/loss`: its loss, before the update) or the parameters after it (`<split>/...`).
 This module is the only user of clu.metric_writers. `report.writers` names the writers, which get

@@ -66,7 +66,8 @@ def saved_bytes(program: Program) -> int:
     if chosen is not None and chosen.what.name == "last" and config.model.scan:
         # Differentiation of stacked layers records all of them; a compiler then drops the frozen.
         return saved_bytes(program.changed({"model.scan": False}))
-    examples = config.batch_size // config.accumulation // program.rules.batch_parts
+    images = config.batch_size // config.accumulation // program.rules.batch_parts
+    rows = math.ceil(images / config.pack)
     bare = variants.make(program.model.cfg.in_form(unrolled=False))  # else copies would count
     called = network(bare, program.images, objective.reads)
 
@@ -81,7 +82,7 @@ def saved_bytes(program: Program) -> int:
         return jax.vjp(loss, state.params)[1]
 
     batch = {
-        name: jax.ShapeDtypeStruct((examples, *field.shape[1:]), field.dtype)
+        name: jax.ShapeDtypeStruct((rows, *field.shape[1:]), field.dtype)
         for name, field in program.batch().items()
     }
     key = jax.eval_shape(lambda: jax.random.key(0))

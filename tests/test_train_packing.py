@@ -1,0 +1,130 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Training on several images in a sequence: the rows, exact gradients, meshes, commands."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import tiny
+from test_train_step import HALF, KEY, batch, rules_of
+
+from vit_jax import sharding
+from vit_jax.cli import main
+from vit_jax.inference import packing as host
+from vit_jax.models import variants
+from vit_jax.step import state, train_step
+from vit_jax.step.classification import Classification
+from vit_jax.step.objective import Network
+from vit_jax.step.packing import Packing
+
+GRIDS = np.int32([[4, 4], [2, 2], [1, 5], [3, 2], [1, 3], [2, 3], [1, 1], [2, 4]] * 2)
+
+
+def test_rows_are_those_of_a_first_fit_of_the_largest_first():
+    """As the packing of a stream finds them; what has no room stays for the next pass."""
+    lengths = GRIDS.prod(axis=1)
+    order = np.argsort(-lengths, kind="stable")
+    rows = host.first_fit(lengths[order].tolist(), 16)
+    want = [[int(order[i]) for i in row] for row in rows]
+    members = Packing(4, 16).members(jnp.asarray(GRIDS), jnp.ones(16, bool))
+    assert members.shape == (1, 4, 8)
+    have = [[i for i in row if i >= 0] for row in members[0].tolist()]
+    assert have == want[:4]
+    assert len(want) > 4
+    left = np.ones(16, bool)
+    left[[i for row in have for i in row]] = False
+    again = Packing(4, 16).members(jnp.asarray(GRIDS), jnp.asarray(left))
+    assert sorted(i for i in again.ravel().tolist() if i >= 0) == np.flatnonzero(left).tolist()
+
+
+def test_a_row_has_twice_its_images_at_most_and_groups_keep_theirs():
+    ones = jnp.ones((8, 2), jnp.int32)
+    members = Packing(2, 16, groups=2).members(ones, jnp.arange(8) != 5)
+    assert members.tolist() == [[[0, 1, 2, 3], [-1] * 4], [[0, 2, 3, -1], [-1] * 4]]
+
+
+def stepped(cfg, shape=(1, 1, 1, 1), packing=None, accumulation=1):
+    """The parameters after a step of SGD at a rate of 1, and the metrics of the step."""
+    rules = rules_of(shape)
+    model, tx = variants.make(cfg, rules), optax.sgd(1.0)
+
+    def apply(params, images, *, train, key):
+        return model.apply({"params": params}, images, train=train, key=key)
+
+    step = train_step.make_train_step(
+        Classification(cfg.classes), Network(apply, HALF, HALF), tx,
+        packing=packing, accumulation=accumulation,
+    )  # fmt: skip
+    begin = state.from_params(tiny.params(cfg, 16, 16), tx, ema=False)
+    axes = sharding.param_axes(jax.eval_shape(lambda: begin.params), variants.axes(cfg))
+    places = sharding.place(jax.eval_shape(lambda: begin), axes, rules)
+    given = batch(16, 0, 16, 16, cfg.classes, mask=np.arange(16) != 3) | {"grid": GRIDS}
+    given = jax.device_put(given, rules.sharding(("act_batch",), (16,)))
+    jitted = jax.jit(step, out_shardings=(places, rules.replicated))
+    after, measured = jitted(jax.device_put(begin, places), given, KEY)
+    return jax.device_get(after.params), {name: float(x) for name, x in measured.items()}
+
+
+@functools.cache
+def one_by_one(pool):
+    """The same from images in rows of their own."""
+    return stepped(tiny.config(depth=2, naflex=3, **POOLS[pool]))
+
+
+MESHES = [
+    ((1, 1, 1, 1), Packing(2, 16), 1), ((1, 8, 1, 1), Packing(2, 16, 8), 1),
+    ((1, 2, 2, 2), Packing(4, 16, 4), 1), ((1, 1, 1, 1), Packing(4, 16), 2),
+]  # fmt: skip
+POOLS = {
+    "token": {"dtype": "float32"}, "gap": {"pool": "gap"},
+    "map": {"pool": "map", "registers": 2}, "loop": {"scan": False, "qk_norm": True},
+}  # fmt: skip
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    "pool, shape, packing, accumulation",
+    [("token", *mesh) for mesh in MESHES] + [(pool, *MESHES[0]) for pool in list(POOLS)[1:]],
+)
+def test_loss_and_gradients_are_those_of_images_one_by_one(pool, shape, packing, accumulation):
+    """On meshes, with accumulation, and with images that need another pass."""
+    cfg = tiny.config(depth=2, naflex=3, **POOLS[pool])
+    before = tiny.params(cfg, 16, 16)
+    want, expected = one_by_one(pool)
+    have, measured = stepped(cfg, shape, packing, accumulation)
+    passes = measured.pop("passes")
+    assert passes == (1 if packing == MESHES[0][1] else 2)
+    for name, value in expected.items():
+        assert measured[name] == pytest.approx(value, rel=1e-5), name
+    for one, other, old in zip(*map(jax.tree.leaves, (want, have, before)), strict=True):
+        assert np.isfinite(other).all()
+        np.testing.assert_allclose(other, one, atol=1e-5 * max(1.0, np.abs(one - old).max()))
+
+
+def words(**more):
+    made = {
+        "model.variant": "custom/4", "model.width": 16, "model.depth": 1, "model.mlp": 16,
+        "model.heads": 2, "model.naflex": 3, "data.image_size": 16, "data.workers": 1,
+        "data.train_ops": "decode|flip_lr|naflex({size}, 4, enlarge=False)",
+        "data.eval_ops": "decode|naflex({size}, 4)", "batch_size": 16, "pack": 2,
+    }  # fmt: skip
+    return [f"--config.{key}={value}" for key, value in (made | more).items()]
+
+
+@pytest.mark.parametrize("more, parts", [
+    ({"data.train_ops": "decode|resize({size})"}, ["pack=2", "one size", "naflex({size}, PATCH)"]),
+    ({"objective": "siglip"}, ["pack=2", "siglip", "learn classes"]),
+    ({"model.drop_path": 0.1}, ["pack=2", "drop_path=0.1", "drop_path=0"]),
+    ({"pack": 0.5}, ["pack", "0.5", "[1, 10000]"]),
+])  # fmt: skip
+def test_what_cannot_be_packed_is_refused(tmp_path, root, capsys, more, parts):
+    recipe = f"--config={root / 'configs' / 'quickstart.py'}"
+    workdir = f"--workdir={tmp_path / 'run'}"
+    assert main.main(["train", recipe, workdir, *words(**more)]) == 2
+    said = capsys.readouterr().err
+    assert all(part in said for part in parts), said

@@ -17,12 +17,13 @@ from vit_jax import sharding
 from vit_jax.cli import main
 from vit_jax.inference import packing as host
 from vit_jax.models import variants
+from vit_jax.models.naflex import Canvas
 from vit_jax.step import state, train_step
 from vit_jax.step.classification import Classification
 from vit_jax.step.objective import Network
 from vit_jax.step.packing import Packing
 
-GRIDS = np.int32([[4, 4], [2, 2], [1, 5], [3, 2], [1, 3], [2, 3], [1, 1], [2, 4]] * 2)
+GRIDS = np.array([[4, 4], [2, 2], [1, 5], [3, 2], [1, 3], [2, 3], [1, 1], [2, 4]] * 2, np.int32)
 
 
 def test_rows_are_those_of_a_first_fit_of_the_largest_first():
@@ -104,6 +105,20 @@ def test_loss_and_gradients_are_those_of_images_one_by_one(pool, shape, packing,
     for one, other, old in zip(*map(jax.tree.leaves, (want, have, before)), strict=True):
         assert np.isfinite(other).all()
         np.testing.assert_allclose(other, one, atol=1e-5 * max(1.0, np.abs(one - old).max()))
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("pool", ["token", "map"])
+def test_flops_of_a_row_are_those_of_the_compiler(pool):
+    """Which also counts norms, softmax, GELU, and the sum of the class tokens of all images."""
+    sizes = {"width": 192, "depth": 2, "mlp": 768, "heads": 3, "scan": False}
+    cfg = tiny.config(naflex=1, pool=pool, classes=500, **sizes)
+    image = jax.ShapeDtypeStruct((1, 32, 32, 3), np.float32)
+    grids = jax.ShapeDtypeStruct((1, 6, 2), np.int32)
+    forward = jax.jit(lambda p, x, g: variants.make(cfg).apply({"params": p}, Canvas(x, g)))
+    compiled = forward.lower(variants.shapes(cfg, 32, 32), image, grids).compile()
+    ratio = compiled.cost_analysis()["flops"] / cfg.packed_flops(32, 32, 3)
+    assert 1.0 <= ratio < 1.05
 
 
 def words(**more):

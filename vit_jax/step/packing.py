@@ -79,7 +79,7 @@ class Packing:
           grids_B2: rows and columns of patches of each image, at most `length` patches together.
           left_B: bool, the images to pack.
         """
-        lengths_B = jnp.where(left_B, jnp.prod(grids_B2, axis=-1), 0)
+        lengths_B = jnp.clip(jnp.prod(grids_B2, axis=-1), 1, self.length) * left_B
         lengths_Gb = lengths_B.reshape(self.groups, -1)
         rows = math.ceil(lengths_Gb.shape[1] / self.images)
         return jax.vmap(lambda lengths_b: self._first_fit(lengths_b, rows))(lengths_Gb)

@@ -58,8 +58,8 @@ def stepped(cfg, shape=(1, 1, 1, 1), packing=None, accumulation=1):
         return model.apply({"params": params}, images, train=train, key=key)
 
     step = train_step.make_train_step(
-        Classification(cfg.classes), Network(apply, HALF, HALF), tx,
-        packing=packing, accumulation=accumulation,
+        Classification(cfg.classes), Network(apply, HALF, HALF, packing=packing), tx,
+        accumulation=accumulation,
     )  # fmt: skip
     begin = state.from_params(tiny.params(cfg, 16, 16), tx, ema=False)
     axes = sharding.param_axes(jax.eval_shape(lambda: begin.params), variants.axes(cfg))

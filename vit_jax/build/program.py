@@ -377,6 +377,7 @@ def _functions(
     Only an objective that learns classes has scores.
     """
     called = network(model, images_lib.of(config.data), objective.reads)
+    called = dataclasses.replace(called, packing=_packing(config, model))
     step = train_step.make_train_step(
         objective,
         called,
@@ -388,7 +389,6 @@ def _functions(
         climb=optimization.climb(config, params),
         whole=selection.whole if selection else lambda params, _: params,
         prepare=_prepare(config.data),
-        packing=_packing(config, model),
     )
 
     def evaluation(sums: Callable[..., Any]) -> Callable[..., Any]:

@@ -24,6 +24,7 @@ from vit_jax.step.state import normalise, with_grids
 
 if TYPE_CHECKING:
     from vit_jax.data.texts import Texts
+    from vit_jax.step.packing import Packing
 
 PyTree = Any
 Batch = dict[str, Any]  # fields [B, ...]; `labels` int32 [B, K], `_mask` bool [B] are always there
@@ -42,6 +43,7 @@ class Network:
       std: standard deviation of each channel.
       others: the models that the objective reads, see `Objective.reads`.
       rules: mesh and placement; None without a mesh.
+      packing: how a training step packs images, for an objective that `PACKS`; None: not.
     """
 
     apply: Callable[..., Any]
@@ -49,6 +51,7 @@ class Network:
     std: tuple[float, ...]
     others: "Mapping[str, Network]" = dataclasses.field(default_factory=dict)
     rules: Rules | None = None
+    packing: "Packing | None" = None
 
     def normalise(self, images_BHWC: jax.Array) -> jax.Array:
         """Maps uint8 pixels to the float32 input of the model."""

@@ -69,6 +69,10 @@ class Packing:
 
         return all_passes
 
+    def measured(self, sums: Sums, micro_batches: int) -> Sums:
+        """Returns the mean number of passes over a micro-batch, by name."""
+        return {self.PASSES: sums[self.PASSES] / micro_batches}
+
     def members(self, grids_B2: jax.Array, left_B: jax.Array) -> jax.Array:
         """Returns the images of each row, int32 [G, R, S], by their number in the group; -1: none.
 

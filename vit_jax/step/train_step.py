@@ -38,6 +38,11 @@ def micro_batches(batch: Batch, count: int) -> Batch:
     )
 
 
+def micro_keys(key: jax.Array, count: int) -> jax.Array:
+    """Returns the key of each micro-batch, [A]."""
+    return jax.vmap(functools.partial(jax.random.fold_in, key))(jnp.arange(count))
+
+
 def mean_gradients(
     sums: Callable[[PyTree, Batch, jax.Array], Sums],
     params: PyTree,
@@ -88,7 +93,6 @@ def _grads(
     drawn: PyTree,
     keys: jax.Array,
     count: jax.Array,
-    packing: "Packing | None",
     params: PyTree,
 ) -> tuple[PyTree, Sums]:
     """Returns `mean_gradients` of an objective at some parameters; several keys: micro-batches.
@@ -104,7 +108,7 @@ def _grads(
         every = whole(params, state.base)
         return objective.sums(network, every, kept, micro, drawn, micro_key)
 
-    return mean_gradients(sums_of, params, batch, keys, count, packing)
+    return mean_gradients(sums_of, params, batch, keys, count, network.packing)
 
 
 @jax.named_scope("optimizer")
@@ -201,7 +205,6 @@ def make_train_step(
     climb: Callable[[PyTree, PyTree], PyTree] | None = None,
     whole: Callable[[PyTree, PyTree], PyTree] = lambda params, base: params,
     prepare: Callable[[Batch, jax.Array], Batch] = lambda batch, key: batch,
-    packing: "Packing | None" = None,
 ) -> Callable[[TrainState, Batch, jax.Array], _Stepped]:
     """Returns the function (state, batch, key) -> (state after one update, its metrics).
 
@@ -218,14 +221,12 @@ def make_train_step(
         the same draws, see `optim.sam`. Its gradients make the update and `grad_norm`.
       whole: (trained parameters, base of the state) -> what the objective sees.
       prepare: (global batch, key) -> batch, before the objective draws, see `device_ops.apply`.
-      packing: how images of any aspect ratio are packed; for an objective that `PACKS`.
 
     Returns:
       A function for `jax.jit`. Its metrics are float32 []: `METRICS` of the objective, as means
       over the batch before the update, and the global norms `grad_norm` (before clipping),
       `update_norm`, `param_norm`. With `skipping(tx)`, a loss or gradients that are not finite
-      change only `step` and `skipped`, int32 [], their count. With `packing`, `passes` is the mean
-      number of passes over a micro-batch. Draws come from (key, state.step).
+      change only `step` and `skipped`, int32 [], their count. Draws come from (key, state.step).
     """
 
     def train_step(state: TrainState, batch: Batch, key: jax.Array) -> _Stepped:
@@ -233,11 +234,8 @@ def make_train_step(
         batch, drawn = objective.draw(prepare(batch, keys), keys)
         count = jnp.maximum(jnp.sum(batch["_mask"], dtype=jnp.float32), 1.0)
         if accumulation > 1:
-            batch = micro_batches(batch, accumulation)
-            keys = jax.vmap(functools.partial(jax.random.fold_in, keys))(jnp.arange(accumulation))
-        at = functools.partial(
-            _grads, objective, network, whole, state, batch, drawn, keys, count, packing
-        )
+            batch, keys = micro_batches(batch, accumulation), micro_keys(keys, accumulation)
+        at = functools.partial(_grads, objective, network, whole, state, batch, drawn, keys, count)
         grads, sums = at(state.params)
         if climb is not None:
             grads, _ = at(climb(state.params, grads))
@@ -249,8 +247,7 @@ def make_train_step(
         if norm_of_change:
             updates = jax.tree.map(jnp.subtract, after.params, state.params)
         measured = objective.measured(sums, count) | _norms(grad_norm=grads, update_norm=updates)
-        if packing:
-            measured[packing.PASSES] = sums[packing.PASSES] / accumulation
+        measured |= network.packing.measured(sums, accumulation) if network.packing else {}
         chosen, measured = _unless_finite(state, after, measured)
         # The old parameters are overwritten: their norm would cost a copy of them.
         return chosen, measured | _norms(param_norm=chosen.params)

@@ -31,6 +31,8 @@ def numbers_of_claims(page):
     _, results = page.split("## Results")
     sensitivity = {}
     for arm, *losses, stated in table(results, "arm, seed"):
+        if "-" in losses:
+            continue
         capped = [
             min(float(x), math.log(10)) if x != "not finite" else math.log(10) for x in losses
         ]
@@ -46,25 +48,32 @@ def numbers_of_claims(page):
             ]
     change = {arm: np.diff(of_arm[arm], axis=1)[:, 0] for arm in ("learned", "rope")}
     loss = {arm: np.array(of_arm[arm])[:, 0] for arm in ("adamw", "muon")}
+    pairs = [[(arm, seed) for arm in ("plain", "normed")] for seed in SEEDS]
+    whole = [pair for pair in pairs if all(one in sensitivity for one in pair)]
     return [
-        np.array([sensitivity["plain", s] - sensitivity["normed", s] for s in SEEDS]),
+        np.array([sensitivity[plain] - sensitivity[normed] for plain, normed in whole]),
         change["rope"] - change["learned"],
         loss["adamw"] - loss["muon"],
     ]
 
 
 def test_verdicts_follow_from_the_figures(page):
-    """By scipy's test of one sample, with Holm's correction by hand."""
+    """By scipy's test of one sample, with Holm's correction by hand; missing: a p of 1."""
     _, results = page.split("## Results")
     stated = table(results, "claim")
     every = numbers_of_claims(page)
-    ps = [stats.ttest_1samp(values, 0).pvalue for values in every]
+    ps = [stats.ttest_1samp(x, 0).pvalue if len(x) == len(SEEDS) else 1.0 for x in every]
     order, open_ = np.argsort(ps), True
     for rank, number in enumerate(order):
         open_ = open_ and ps[number] <= 0.05 / (3 - rank)
+        if len(every[number]) < len(SEEDS):
+            assert stated[number][-1] == "missing"
+            continue
         side = "shown" if every[number].mean() > 0 else "opposite"
         assert stated[number][-1] == (side if open_ else "not shown")
     for values, p, (_, _, each, mean, said, _) in zip(every, ps, stated, strict=True):
+        if len(values) < len(SEEDS):
+            continue
         unit = 10.0 ** -len(each.split(",")[0].partition(".")[2])
         np.testing.assert_allclose([float(x) for x in each.split(",")], values, atol=2.1 * unit)
         middle, error = re.fullmatch(r"(\S+) \((\S+)\)", mean).groups()

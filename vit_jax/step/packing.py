@@ -62,10 +62,10 @@ class Packing:
                 left_B, found = one(left_B, number)
                 return left_B, number + 1, jax.tree.map(jnp.add, total, found)
 
-            left_B, number = jnp.asarray(batch["_mask"]), jnp.int32(0)
-            shapes = jax.eval_shape(one, left_B, number)[1]
-            zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
-            return jax.lax.while_loop(lambda c: jnp.any(c[0]), more, (left_B, number, zeros))[2]
+            # Outside of the loop the first pass is 1.6 times as fast on a CPU.
+            left_B, total = one(jnp.asarray(batch["_mask"]), jnp.int32(0))
+            carry = left_B, jnp.int32(1), total
+            return jax.lax.while_loop(lambda carry: jnp.any(carry[0]), more, carry)[2]
 
         return all_passes
 

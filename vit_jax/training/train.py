@@ -48,7 +48,7 @@ from vit_jax.training.workdir import (
     check_classes,
     check_teachers,
     continue_or_check,
-    has_checkpoint,
+    has_checkpoint_for_all,
     parent_of_branch,
     prepare,
     resumption,
@@ -126,20 +126,21 @@ def train_here(config: sections.Config, workdir: Path, recipe: Recipe | None) ->
     goodput.passed("connecting")
     parent = parent_of_branch(config, workdir)
     previous = parent.workdir if parent else workdir
-    create = [] if config.init or parent or has_checkpoint(workdir) else ["create"]
+    goes_on = has_checkpoint_for_all(previous)
+    create = [] if config.init or parent or goes_on else ["create"]
     run = build.build(config, compile_first=[*create, "step"])
     coordinated_stop.check()
     dataset = run.fingerprint()
     coordination.agree("dataset", dataset)
     check_classes(previous, run.learned_classes)
-    if not has_checkpoint(previous):  # a checkpoint has the teacher itself
+    if not goes_on:  # a checkpoint has the teacher itself
         check_teachers(run.program.objective, run.learned_classes)
     if parent is not None:
         from vit_jax.training import branch
 
         branch.check_length(run, parent)
     origin = base_of(config, previous)
-    weights = initial_weights(run, workdir, origin)
+    weights = initial_weights(run, goes_on, origin)
     if coordination.is_first():
         made_with = summary.device_summary(devices)
         examples = dataset["training examples"]
@@ -219,16 +220,21 @@ def base_of(config: sections.Config, previous: Path) -> "Base | None":
     return base.reference(config.init) if origin is None else base.found(origin, previous)
 
 
-def initial_weights(run: build.Run, workdir: Path, origin: "Base | None" = None) -> "Fitted | None":
+def initial_weights(run: build.Run, goes_on: bool, origin: "Base | None" = None) -> "Fitted | None":
     """Returns the weights of `init`, or of a base that is not trained, fitted to the model.
 
     Returns None when training from scratch, and, without a base, from a branch or a checkpoint.
+
+    Args:
+      run: the run.
+      goes_on: True if the run, or the parent of a branch, has a checkpoint.
+      origin: the base, or None.
     """
     text = run.config.init
     if origin is not None:
         text = origin.weights
-    elif not text or run.config.branch or has_checkpoint(workdir):
-        _check_nothing_inherited(run, workdir)
+    elif not text or run.config.branch or goes_on:
+        _check_nothing_inherited(run, goes_on)
         return None
     from vit_jax.weights import download, fitting, loading
 
@@ -248,9 +254,9 @@ def initial_weights(run: build.Run, workdir: Path, origin: "Base | None" = None)
     return fitting.with_inherited(fitted, own, wanted)
 
 
-def _check_nothing_inherited(run: build.Run, workdir: Path) -> None:
+def _check_nothing_inherited(run: build.Run, goes_on: bool) -> None:
     """Raises BadInput if an objective wants heads of weights and there are none."""
-    if run.config.init or run.config.branch or has_checkpoint(workdir):
+    if run.config.init or run.config.branch or goes_on:
         return
     paths = (path for path, _ in tree.leaves_with_paths(run.program.whole_params))
     if any(map(run.program.objective.inherits, paths)):
@@ -416,7 +422,7 @@ def finish(
     total = run.program.steps.total
     with watchdog.longer():
         checkpoints.wait()
-    written = report.at(total)
+    written = coordination.share("metrics of the last step", report.at(total))
     written |= evaluate(run, state, unmeasured(run, report, total), total, report)
     results: dict[str, Any] = {"step": total, "checkpoint": str(Path(FOLDER) / str(total))}
     for key, value in written.items():

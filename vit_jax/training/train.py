@@ -144,7 +144,7 @@ def train_here(config: sections.Config, workdir: Path, recipe: Recipe | None) ->
     if coordination.is_first():
         made_with = summary.device_summary(devices)
         examples = dataset["training examples"]
-        colours = run.source.colours() if run.learned_classes else None
+        colours = run.source.colours()
         prepare(workdir, config, run.source.classes, recipe, made_with, examples, previous, colours)
         goodput.begin()
     coordination.barrier("workdir")

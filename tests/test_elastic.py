@@ -33,7 +33,7 @@ class Clock:
         with self._changed:
             self._wakes[me] = self._now + secs
             self._pass()
-            assert self._changed.wait_for(lambda: self._wakes[me] <= self._now, 30)
+            assert self._changed.wait_for(lambda: self._wakes[me] <= self._now, 600)
             del self._wakes[me]
 
     def ended(self):
@@ -76,7 +76,7 @@ def together(clock, *jobs) -> list[Any]:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(600)
     return [results.get(i) for i in range(len(jobs))]
 
 

@@ -29,7 +29,7 @@ MOST_SECS = 900  # from one event to the next, on a busy machine
 GIVEN = [
     *TINY, "--config.platform=cpu", "--config.checkpoint.every=20 steps", "--config.ema.decay=0",
     "--config.schedule.name=step", "--config.schedule.step.drops=()", "--config.evals.val.every=0",
-    "--config.mixup.alpha=0.2",
+    "--config.mixup.alpha=0.2", "--config.schedule.lr=1e-4",  # so low that rounding does not add up
 ]  # fmt: skip
 
 
@@ -147,7 +147,7 @@ def test_run_goes_on_without_a_machine_and_with_it_when_it_returns(tmp_path, roo
     disturbed = logged(workdir)
     last = max(step for step, _ in disturbed)
     assert run(tmp_path / "whole", *GIVEN, f"--config.length={last} steps") == 0
-    whole = {key: x for key, x in logged(tmp_path / "whole").items() if key in disturbed}
+    whole = logged(tmp_path / "whole", prefixes=("train/",))
     assert {step for step, _ in whole} == set(range(1, last + 1))
     for key, value in whole.items():
         assert disturbed[key] == pytest.approx(value, rel=1e-5, abs=1e-6), key

@@ -105,17 +105,19 @@ class Machine:
 
 
 def wait_for(workdir, machines, *slices):
-    """Waits until the starts of a run had so many slices, and the last has done a new step."""
-    end = time.monotonic() + MOST_SECS
+    """Waits until the starts of a run had so many slices, and the last has saved a new step."""
+    end, starts = time.monotonic() + MOST_SECS, []
     while time.monotonic() < end:
         rows = read_rows(workdir / goodput.FILE)
-        starts = [row["slices"] for row in rows if row["event"] == "slices"]
-        if starts == list(slices) and rows[-1]["event"] == "save":
-            return rows
+        starts = [i for i, row in enumerate(rows) if row["event"] == "slices"]
+        last = [row["event"] for row in rows[starts[-1] if starts else 0 :]]
+        if [rows[i]["slices"] for i in starts] == list(slices) and "new_step" in last[:-1]:
+            if last[-1] == "save":
+                return rows
         for machine in machines:
             assert machine.launcher.poll() is None
         time.sleep(0.1)
-    raise AssertionError(f"the run had {starts} slices")
+    raise AssertionError(f"the run had {len(starts)} starts")
 
 
 @pytest.mark.integration

@@ -85,7 +85,7 @@ def _run(args: argparse.Namespace, rest: list[str]) -> int:
         overrides.append(f"--config.branch={args.branch}")
     config = config_lib.load(args.config, overrides)
     from vit_jax.config import provenance  # after the config, because this takes seconds
-    from vit_jax.runtime import coordination, process_identity, recovery
+    from vit_jax.runtime import coordination, elastic, process_identity, recovery
     from vit_jax.runtime.process_identity import ProcessIdentity
     from vit_jax.training import train
 
@@ -95,8 +95,10 @@ def _run(args: argparse.Namespace, rest: list[str]) -> int:
     who = process_identity.resolve(vars(args), os.environ, tpu=tpu)
     recipe = provenance.recipe(args.config, overrides)
     recovery.passed("imports")
-    results = train.train(config, storage.workdir(args.workdir), who, recipe)
-    if not isinstance(who, ProcessIdentity) or who.index == 0:
+    workdir = storage.workdir(args.workdir)
+    with elastic.joined(workdir, who, config.elastic) as group:
+        results = train.train(config, workdir, group.who, recipe, group)
+    if not isinstance(group.who, ProcessIdentity) or group.who.index == 0:
         changed = provenance.changed(recipe, config) if recipe else []
         _show(results, config.expected, changed, args)
     return 0

@@ -37,6 +37,7 @@ from vit_jax.errors import BadInput, RunFailed, Stopped, stopping_when_full
 from vit_jax.reports import summary
 from vit_jax.runtime import coordinated_stop, coordination, goodput, watchdog, workdir_lock
 from vit_jax.runtime.coordinated_stop import Backstop
+from vit_jax.runtime.elastic import Group
 from vit_jax.step.state import TrainState
 from vit_jax.step.train_step import non_finite
 from vit_jax.storage import cache
@@ -69,6 +70,7 @@ def train(
     workdir: Path,
     who: "ProcessIdentity | Literal['tpu'] | None" = None,
     recipe: Recipe | None = None,
+    group: Group | None = None,
 ) -> dict[str, Any]:
     """Trains according to `config`, or continues the run in `workdir`, and returns the results.
 
@@ -77,6 +79,7 @@ def train(
       workdir: the folder of the run; created if needed.
       who: this process, if several train together; from `process_identity.resolve`.
       recipe: the source of the configuration, for the report.
+      group: the slices that train, if some may be missing; from `elastic.joined`.
 
     Returns:
       The content of results.json.
@@ -91,9 +94,12 @@ def train(
     config_lib.check(config)
     plugins.give_own(value for _, value in config_lib.flatten(config))
     metric_writer.check_writers(config.report.writers)
+    waits = frozen.arguments(config.processes)
+    if group and group.whole > 1:  # the others are there
+        waits["connect_secs"] = min(waits["connect_secs"], config.elastic.secs)
     both = (
         coordinated_stop.watching(workdir, who),
-        coordination.session(who, workdir, **frozen.arguments(config.processes)),
+        coordination.session(who, workdir, **waits),
     )
     first, second = reversed(both) if who == "tpu" else both  # on a TPU, jax finds process 0
     with first, second:
@@ -116,10 +122,12 @@ def train(
             ),
             restart_limit.counted(workdir, config.checkpoint.local.path),
         ):
-            return train_here(config, workdir, recipe)
+            return train_here(config, workdir, recipe, group)
 
 
-def train_here(config: sections.Config, workdir: Path, recipe: Recipe | None) -> dict[str, Any]:
+def train_here(
+    config: sections.Config, workdir: Path, recipe: Recipe | None, group: Group | None = None
+) -> dict[str, Any]:
     """Trains a checked configuration; the processes are already connected."""
     devices = coordination.start(config.platform, deterministic=config.deterministic)
     cache.keep_compiled(config.compile_cache, devices[0].platform)
@@ -128,7 +136,8 @@ def train_here(config: sections.Config, workdir: Path, recipe: Recipe | None) ->
     previous = parent.workdir if parent else workdir
     goes_on = has_checkpoint_for_all(previous)
     create = [] if config.init or parent or goes_on else ["create"]
-    run = build.build(config, compile_first=[*create, "step"])
+    shared = group.fitted(config, len(devices)) if group else config
+    run = build.build(shared, compile_first=[*create, "step"])
     coordinated_stop.check()
     dataset = run.fingerprint()
     coordination.agree("dataset", dataset)
@@ -147,6 +156,8 @@ def train_here(config: sections.Config, workdir: Path, recipe: Recipe | None) ->
         colours = run.source.colours()
         prepare(workdir, config, run.source.classes, recipe, made_with, examples, previous, colours)
         goodput.begin()
+        if group:
+            group.note(shared)
     coordination.barrier("workdir")
     metric_writer.describe(run, devices)
     if create and coordination.is_first():

@@ -229,12 +229,3 @@ def test_processes_that_cannot_be_split_are_refused(tmp_path, who, slices, messa
     settings = frozen.replaced(config().elastic, "slices", slices)
     with pytest.raises(BadInput, match=message), elastic.joined(tmp_path, who, settings):
         pass
-
-
-def test_process_alone_and_runs_without_the_setting_start_at_once(tmp_path):
-    who = ProcessIdentity("a:1", 4, 0, "")
-    with elastic.joined(tmp_path, None, config().elastic) as group:
-        assert group == elastic.Group(None, 1, 1)
-    with elastic.joined(tmp_path, who, frozen.replaced(config().elastic, "secs", 0)) as group:
-        assert group == elastic.Group(who, 1, 1)
-    assert list(tmp_path.iterdir()) == []

@@ -4,6 +4,7 @@
 """`vit_jax train --config=FILE[:ARGS] --workdir=DIR [--config.key=value ...]`."""
 
 import argparse
+import contextlib
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from vit_jax.storage import files as storage
 
 if TYPE_CHECKING:
     from vit_jax.config import sections
+    from vit_jax.runtime.elastic import Group
 
 OVERRIDES = True  # whether --config.key=value may follow
 EXAMPLE = "vit_jax train --config=vit_jax:quickstart --workdir=runs/quickstart"
@@ -85,7 +87,7 @@ def _run(args: argparse.Namespace, rest: list[str]) -> int:
         overrides.append(f"--config.branch={args.branch}")
     config = config_lib.load(args.config, overrides)
     from vit_jax.config import provenance  # after the config, because this takes seconds
-    from vit_jax.runtime import coordination, elastic, process_identity, recovery
+    from vit_jax.runtime import coordination, process_identity, recovery
     from vit_jax.runtime.process_identity import ProcessIdentity
     from vit_jax.training import train
 
@@ -96,9 +98,15 @@ def _run(args: argparse.Namespace, rest: list[str]) -> int:
     recipe = provenance.recipe(args.config, overrides)
     recovery.passed("imports")
     workdir = storage.workdir(args.workdir)
-    with elastic.joined(workdir, who, config.elastic) as group:
-        results = train.train(config, workdir, group.who, recipe, group)
-    if not isinstance(group.who, ProcessIdentity) or group.who.index == 0:
+    meeting: contextlib.AbstractContextManager[Group | None] = contextlib.nullcontext()
+    if config.elastic.secs and who is not None:
+        from vit_jax.runtime import elastic
+
+        meeting = elastic.joined(workdir, who, config.elastic)
+    with meeting as group:
+        who = group.who if group else who
+        results = train.train(config, workdir, who, recipe, group)
+    if not isinstance(who, ProcessIdentity) or who.index == 0:
         changed = provenance.changed(recipe, config) if recipe else []
         _show(results, config.expected, changed, args)
     return 0

@@ -46,14 +46,14 @@ class Group:
     """The processes that train now.
 
     Attributes:
-      who: this process among them; None if it trains alone, `"tpu"` if jax finds the others.
+      who: this process among them; None if it trains alone.
       slices: the number of slices that train.
       whole: the number of slices of the run.
     """
 
-    who: ProcessIdentity | Literal["tpu"] | None
-    slices: int = 1
-    whole: int = 1
+    who: ProcessIdentity | None
+    slices: int
+    whole: int
 
     def fitted(self, config: sections.Config, devices: int) -> sections.Config:
         """Returns the configuration for these slices: their global batch is that of all slices.
@@ -90,24 +90,19 @@ class Group:
 
 @contextlib.contextmanager
 def joined(
-    workdir: Path, who: ProcessIdentity | Literal["tpu"] | None, settings: sections.Elastic
+    workdir: Path, who: ProcessIdentity | Literal["tpu"], settings: sections.Elastic
 ) -> Iterator[Group]:
     """Waits until enough slices are there, and yields those that train while the block runs.
-
-    Without `settings.secs`, or for a process alone, it yields at once.
 
     Args:
       workdir: the folder of the run, on storage that all processes share.
       who: this process among all processes of the run.
-      settings: the section `elastic` of the configuration.
+      settings: the section `elastic` of the configuration, with `secs`.
 
     Raises:
       BadInput: the processes cannot be split into slices, or differ in their number.
       Stopped: the run was asked to stop.
     """
-    if not settings.secs or who is None:
-        yield Group(who)
-        return
     if who == "tpu":
         raise BadInput(
             "elastic.secs is for GPUs and CPUs: on a TPU the environment of the machines tells the "

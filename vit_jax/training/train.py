@@ -36,7 +36,6 @@ from vit_jax.errors import RunFailed, Stopped, stopping_when_full
 from vit_jax.reports import summary
 from vit_jax.runtime import coordinated_stop, coordination, goodput, watchdog, workdir_lock
 from vit_jax.runtime.coordinated_stop import Backstop
-from vit_jax.runtime.elastic import Group
 from vit_jax.step.state import TrainState
 from vit_jax.step.train_step import non_finite
 from vit_jax.storage import cache
@@ -57,6 +56,7 @@ from vit_jax.training.workdir import (
 
 if TYPE_CHECKING:
     from vit_jax.checkpoints.local_tier import LocalTier
+    from vit_jax.runtime.elastic import Group
     from vit_jax.runtime.process_identity import ProcessIdentity
     from vit_jax.weights.base import Base
     from vit_jax.weights.fitting import Fitted
@@ -69,7 +69,7 @@ def train(
     workdir: Path,
     who: "ProcessIdentity | Literal['tpu'] | None" = None,
     recipe: Recipe | None = None,
-    group: Group | None = None,
+    group: "Group | None" = None,
 ) -> dict[str, Any]:
     """Trains according to `config`, or continues the run in `workdir`, and returns the results.
 
@@ -125,7 +125,7 @@ def train(
 
 
 def train_here(
-    config: sections.Config, workdir: Path, recipe: Recipe | None, group: Group | None = None
+    config: sections.Config, workdir: Path, recipe: Recipe | None, group: "Group | None" = None
 ) -> dict[str, Any]:
     """Trains a checked configuration; the processes are already connected."""
     devices = coordination.start(config.platform, deterministic=config.deterministic)

@@ -161,6 +161,28 @@ def test_sheet_of_a_recipe_has_the_batch_of_its_run(tmp_path, monkeypatch, recip
 
 
 @pytest.mark.parametrize(
+    "spec, more, side, chain",
+    [
+        ("quickstart", {"data.device_ops": "random_crop({size})"}, 12, "decode|resize(12)"),
+        ("contrastive", {"data.image_size": "8"}, 8, "view*2: "),
+    ],
+    ids=["device_ops", "views"],
+)
+def test_sheet_of_a_recipe_has_what_the_host_makes(tmp_path, monkeypatch, spec, more, side, chain):
+    """Images before the ops of the step, and the first of several views."""
+    keys = {"data.source": "digits", "data.train_ops": "decode|resize(12)", **more}
+    shown = []
+    monkeypatch.setattr(show, "sheet", lambda pipe, *_, **told: shown.append((pipe, told)) or b"x")
+    given = [f"--config.{key}={value}" for key, value in keys.items()]
+    command = ["data", "show", f"--config=vit_jax:{spec}", *given, f"--out={tmp_path}/sheet.png"]
+    assert main.main(command) == 0
+    ((pipe, told),) = shown
+    assert next(pipe.train(0, 1))["image"].shape == (1, side, side, 3)
+    assert pipe.image_size == (side, side)
+    assert told["chain"].startswith(chain)
+
+
+@pytest.mark.parametrize(
     "more, parts",
     [
         (["--ops=decode"], ["--ops has no use with --config", "--config.data.train_ops"]),

@@ -119,7 +119,8 @@ def test_lines_that_can_be_read_in_two_ways(tmp_path, text, part):
     [({"sky": "1", "road": "2"}, "'1'"), ({"sky": [1, 2], "road": [3, 4]}, "[1, 2]"),
      ([{"name": "sky", "id": "1"}, {"name": "road", "id": "2"}], "id '1'"),
      ({"sky": True, "road": 2}, "sky has True"), ({"sky": [True, 2, 3], "road": [4, 5, 6]}, "True"),
-     ([{"name": "sky", "id": True}, {"name": "road", "id": 2}], "id True")],
+     ([{"name": "sky", "id": True}, {"name": "road", "id": 2}], "id True"),
+     ({"sky": [-1, 2, 3], "road": [4, 5, 6]}, "0 to 255 are possible")],
 )  # fmt: skip
 def test_json_whose_numbers_cannot_be_read(tmp_path, content, part):
     with pytest.raises(BadInput) as caught:
@@ -261,4 +262,12 @@ RED, DARK, BLUE = [255, 0, 0], [90, 90, 90], [0, 0, 255]
 def test_colours_of_the_data(tmp_path, text, palette, expected):
     content = encoded(np.zeros((2, 2), np.uint8), palette=palette)
     found = mask_file.colours(content, classes_of(tmp_path, text))
+    assert (None if found is None else found.tolist()) == expected
+
+
+@pytest.mark.parametrize("palette, expected", [(None, None), ([BLUE, RED], [BLUE, RED])])
+def test_colours_of_some_classes_alone_are_not_taken(tmp_path, palette, expected):
+    text = json.dumps([{"name": "a", "id": 0, "color": RED}, {"name": "b", "id": 1}])
+    content = encoded(np.zeros((2, 2), np.uint8), palette=palette)
+    found = mask_file.colours(content, classes_of(tmp_path, text, "classes.json"))
     assert (None if found is None else found.tolist()) == expected

@@ -253,6 +253,38 @@ def plain_pipeline(
     return make(split, ops, batch_size, 0, images.size, *more, channels=images.channels)
 
 
+def drawn_pipeline(
+    config: sections.Config, source: Source, fields: tuple[str, ...] | None = ("image", "labels")
+) -> tuple[Pipeline, str]:
+    """Makes a pipeline that reads the training examples as the step receives them, for pictures.
+
+    It makes one image of each example. If the run has several views, it makes the first.
+
+    Args:
+      config: the settled configuration.
+      source: opened source of `config.data`.
+      fields: see `Pipeline`.
+
+    Returns:
+      The pipeline, and the text that its chain was parsed from.
+    """
+    data, images = config.data, images_lib.of(config.data)
+    split = splits.in_windows(splits.training_examples(source, data)[0], data)
+    shape, chain = (images.size, images.channels), data.train_ops
+    ops, size = preprocess.parse("data.train_ops", chain, *shape), images.size
+    if data.device_ops:
+        from vit_jax.build import device_ops
+
+        size = device_ops.host_shape(data)[:2]
+    if views := preprocess.parse_views("data.views", data.views, *shape):
+        ops, size, chain = views[0].ops, views[0].size(size), data.views
+    pipe = readers.pipeline_of(readers.usable(data.reader))(
+        split, ops, 1, config.seed, size, data.workers, 1, data.bad_images,
+        channels=images.channels, fields=fields,
+    )  # fmt: skip
+    return pipe, chain
+
+
 def _pipelines(
     config: sections.Config,
     wanted: objectives.Fields,

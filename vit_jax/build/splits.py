@@ -85,10 +85,7 @@ def open_all(config: sections.Config) -> tuple[Source, list[str], Split, Evaluat
     def training() -> Split:
         split, more_notes = training_examples(source, data)
         notes.extend(more_notes)
-        if data.window_shards:
-            from vit_jax.data.splits import windows
-
-            split = windows.shuffle_in_windows(split, data.window_shards)
+        split = in_windows(split, data)
         if data.stage:
             from vit_jax.build import staged
 
@@ -138,6 +135,15 @@ def training_examples(source: Source, data: sections.Data) -> tuple[Split, list[
         exclude=data.exclude,
         classes=len(source.classes),
     )
+
+
+def in_windows(split: Split, data: sections.Data) -> Split:
+    """Returns the training examples, in an order of windows of files if the run has one."""
+    if not data.window_shards:
+        return split
+    from vit_jax.data.splits import windows
+
+    return windows.shuffle_in_windows(split, data.window_shards)
 
 
 _T = TypeVar("_T")

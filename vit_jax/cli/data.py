@@ -268,10 +268,10 @@ def _show(args: argparse.Namespace, workers: int) -> int:
 
 def _show_recipe(args: argparse.Namespace, rest: Sequence[str]) -> int:
     """Draws the first training examples of a recipe as its runs see them."""
-    defaults = {"ops": "", "size": "224", "seed": 0, "channels": 3, "data_dir": "", "workers": 0}
-    defaults |= {f"{key}_key": "" for key in ("image", "label", "name", "text")}
-    defaults |= {"label_names": "", "max_labels": 1}
-    for flag, unset in defaults.items():
+    flags = {"ops": "", "size": "224", "seed": 0, "channels": 3, "data_dir": "", "workers": 0}
+    flags |= {f"{key}_key": "" for key in ("image", "label", "name", "text")}
+    flags |= {"label_names": "", "max_labels": 1}
+    for flag, unset in flags.items():
         if getattr(args, flag) != unset:
             raise BadInput(
                 f"--{flag} has no use with --config, whose recipe says it; set its key, such as "
@@ -281,23 +281,14 @@ def _show_recipe(args: argparse.Namespace, rest: Sequence[str]) -> int:
 
     given = [f"--config.data.source={args.source}"] if args.source is not None else []
     config = config_lib.load(args.config, [*rest, *given])
-    from vit_jax.build import defaults as open_settings
-    from vit_jax.build import splits
-    from vit_jax.config import images as images_lib
-    from vit_jax.data import readers
-    from vit_jax.data.ops import chain as preprocess
+    from vit_jax.build import defaults, splits
+    from vit_jax.build import run as build
 
     out = arguments.writable(args.out)
-    data = open_settings.settle(config).data
-    images = images_lib.of(data)
-    ops = preprocess.parse("data.train_ops", data.train_ops, images.size, images.channels)
-    source = splits.open_source(data)
-    split, _ = splits.training_examples(source, data)
-    pipe = readers.pipeline_of(readers.usable(data.reader))(
-        split, ops, 1, config.seed, images.size, data.workers, prefetch=1,
-        channels=images.channels, fields=None,
-    )  # fmt: skip
-    return _draw(out, pipe, source, data.train_ops)
+    config = defaults.settle(config)
+    source = splits.open_source(config.data)
+    pipe, chain = build.drawn_pipeline(config, source, fields=None)
+    return _draw(out, pipe, source, chain)
 
 
 def _draw(out: Path, pipe: "Pipeline", source: "Source", chain: str) -> int:

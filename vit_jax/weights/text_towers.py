@@ -141,8 +141,8 @@ def of_file(text: str) -> tuple[Siglip, Flat]:
         none = "it has none, so a tokenizer or keep_text has no use with it"
         problem = f"{', '.join(unknown[:4])} are not known" if unknown else none
         raise BadInput(
-            f"{text}: no text tower can be read: {problem}. Those of SigLIP, of SigLIP 2 at a "
-            "fixed size, and of big_vision's Transformer and BERT are."
+            f"{text}: no text tower can be read: {problem}. Those of SigLIP and SigLIP 2, and of "
+            "big_vision's Transformer and BERT are."
         )
     try:
         heads = _described_heads(text, content.get("text_config", {}))

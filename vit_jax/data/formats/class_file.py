@@ -281,8 +281,10 @@ def _classes(entries: Sequence[_Entry]) -> Classes:
             raise ValueError(
                 f"{entry.name} has the number {value}, and 0 to {LARGEST} are possible"
             )
-        if entry.colour and max(entry.colour) > 255:
-            raise ValueError(f"{entry.name} has the colour {entry.colour}, and 255 is the largest")
+        if entry.colour and not 0 <= min(entry.colour) <= max(entry.colour) <= 255:
+            raise ValueError(
+                f"{entry.name} has the colour {entry.colour}, and 0 to 255 are possible"
+            )
         if value in of_value:
             raise ValueError(f"two classes have the number {value}")
         if entry.colour in of_colour:

@@ -103,14 +103,15 @@ def read(content: bytes, classes: Classes) -> np.ndarray:
 def colours(content: bytes, classes: Classes) -> np.ndarray | None:
     """Returns the colour that the data give each class, uint8 [Y, 3]; None if they give none.
 
-    The file of classes says it, otherwise the palette of a mask, unless that is a scale of gray.
+    The file of classes says it for each class, otherwise the palette of a mask, unless that is a
+    scale of gray.
 
     Args:
       content: the bytes of a mask.
       classes: what the pixels of masks stand for.
     """
-    if classes.of_colour:
-        first = {label: colour for colour, label in reversed(classes.of_colour.items())}
+    first = {label: colour for colour, label in reversed(classes.of_colour.items())}
+    if all(label in first for label in range(len(classes.names))):
         return np.array([first[label] for label in range(len(classes.names))], np.uint8)
     try:
         with decode.opened(content) as picture:

@@ -85,7 +85,9 @@ def open_masks(rest: str, options: Any) -> _Opened:
 
 
 def examined(rest: str, options: Any) -> tuple[list[Problem], Source | None]:
-    """Returns the images without a mask, and the source of the others; None if there is none.
+    """Returns the images without a mask, and the source of the others.
+
+    The source is None if every image has a mask.
 
     Raises:
       BadInput: nothing of the folder can be read.

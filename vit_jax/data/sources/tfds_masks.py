@@ -102,7 +102,7 @@ def classes(builder: Any, keys: Keys, label_names: str, setting: str) -> Classes
 def withheld(split: Split) -> bool:
     """Returns True if neither the first nor the last mask has a class, as in published test sets.
 
-    A mask that cannot be read is told when it is read as an example.
+    It returns False for a mask that cannot be read, which an error names once it is an example.
     """
     read = split.numpy_reader()
     try:

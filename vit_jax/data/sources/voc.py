@@ -242,7 +242,9 @@ def _open_masks(rest: str, options: Any) -> boxes.Opened:
 
 
 def examined_masks(rest: str, options: Any) -> tuple[list[Problem], Source | None]:
-    """Returns the files that are missing, and the source of the other images; None if none is.
+    """Returns the missing files, and the source of the other images.
+
+    The source is None if no file is missing.
 
     Raises:
       BadInput: the folder has another layout.

@@ -23,9 +23,7 @@ from vit_jax.build import run as build
 from vit_jax.build import splits
 from vit_jax.config import images as images_lib
 from vit_jax.config import sections
-from vit_jax.data import readers
 from vit_jax.data.inspect import show
-from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.sources.source import Source
 from vit_jax.data.splits.split import Split
 from vit_jax.errors import BadInput, RunFailed
@@ -107,21 +105,7 @@ def _drawn(
 
 def _sheet(config: sections.Config, source: Source) -> bytes:
     """Draws the first training examples, as the step receives them."""
-    data = config.data
-    split, _ = splits.training_examples(source, data)
-    images = images_lib.of(data)
-    shape, chain = (images.size, images.channels), data.train_ops
-    ops, size = preprocess.parse("data.train_ops", chain, *shape), images.size
-    if data.device_ops:
-        from vit_jax.build import device_ops
-
-        size = device_ops.host_shape(data)[:2]
-    if views := preprocess.parse_views("data.views", data.views, *shape):
-        ops, size, chain = views[0].ops, views[0].size(size), data.views  # draws the first
-    pipe = readers.pipeline_of(readers.usable(data.reader))(
-        split, ops, 1, config.seed, size, data.workers, 1, data.bad_images,
-        channels=images.channels,
-    )  # fmt: skip
+    pipe, chain = build.drawn_pipeline(config, source)
     return show.sheet(
         pipe, source.classes, source=source.spec, chain=chain, rows=ROWS, columns=COLUMNS
     )

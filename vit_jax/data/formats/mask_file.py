@@ -110,7 +110,7 @@ def colours(content: bytes, classes: Classes) -> np.ndarray | None:
       content: the bytes of a mask.
       classes: what the pixels of masks stand for.
     """
-    first = {label: colour for colour, label in reversed(classes.of_colour.items())}
+    first = {label: colour for colour, label in reversed(list(classes.of_colour.items()))}
     if all(label in first for label in range(len(classes.names))):
         return np.array([first[label] for label in range(len(classes.names))], np.uint8)
     try:
@@ -119,7 +119,7 @@ def colours(content: bytes, classes: Classes) -> np.ndarray | None:
     except BadImage:  # to be told when it is read as an example
         return None
     palette = np.array(stored or [], np.uint8).reshape(-1, 3)
-    values = {label: value for value, label in reversed(classes.of_value.items())}
+    values = {label: value for value, label in reversed(list(classes.of_value.items()))}
     own = [values[label] for label in range(len(classes.names))]
     if not len(palette) or max(own) >= len(palette):
         return None

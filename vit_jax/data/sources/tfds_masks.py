@@ -149,7 +149,7 @@ def table(records: Any, name: Callable[[int], str], keys: Keys, of_masks: Classe
 
     def at(row: np.ndarray) -> tuple[Any, np.ndarray]:
         one = fields(int(row))
-        content = read_image(one["image"])
+        content = bytes(read_image(one["image"]))
         try:
             mask = one["mask"].read()
             problem = mask_file.fault(mask, mask_file.sides(content), len(of_masks.names))
@@ -167,7 +167,7 @@ def table(records: Any, name: Callable[[int], str], keys: Keys, of_masks: Classe
 
     def colours() -> np.ndarray | None:
         try:
-            return mask_file.colours(read_image(fields(0)["mask"].content), of_masks)
+            return mask_file.colours(bytes(read_image(fields(0)["mask"].content)), of_masks)
         except OSError:  # to be told when it is read as an example
             return None
 

@@ -205,44 +205,6 @@ def control_traffic(count: int, *, repeats: int = 5, idle_secs: float = 10.0) ->
     return {"verdicts": verdicts} | parts
 
 
-def coordination_service(count: int) -> dict[str, float]:
-    """Runs jax's coordination service with so many clients, all in this process.
-
-    Returns:
-      exchange -> processor time in seconds of the service and all clients together: `connect`,
-      `barrier`, `key` (one value from one client to all).
-    """
-    from jaxlib import _jax
-
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
-    service = _jax.get_distributed_runtime_service(address, count, shutdown_timeout=30)
-    most_msecs, parts = int(MOST_SECS * 1000), dict[str, float]()
-
-    def connected(index: int) -> Any:
-        client = _jax.get_distributed_runtime_client(
-            address, index, init_timeout=int(MOST_SECS), shutdown_on_destruction=False
-        )
-        client.connect()
-        return client
-
-    def every(name: str, action: Any, things: Any) -> list[Any]:
-        cpu = time.process_time()
-        results = list(pool.map(action, things))
-        parts[name] = time.process_time() - cpu
-        return results
-
-    with concurrent.futures.ThreadPoolExecutor(count) as pool:
-        clients = every("connect", connected, range(count))
-        every("first barrier", lambda c: c.wait_at_barrier("first", most_msecs), clients)
-        every("barrier", lambda c: c.wait_at_barrier("second", most_msecs), clients)
-        clients[0].key_value_set_bytes("key", b"x" * 200)
-        every("key", lambda c: c.blocking_key_value_get_bytes("key", most_msecs), clients)
-        list(pool.map(lambda c: c.shutdown(), clients))
-    service.shutdown()
-    return parts
-
-
 @contextlib.contextmanager
 def _replaced() -> Iterator[None]:
     """Lets `rendezvous` make the links of this module while the block runs."""

@@ -37,7 +37,7 @@ def test_a_commit_costs_one_request_for_each_file(store, hosts):
     assert requests_of_a_commit(store, hosts) == expected
 
 
-def test_tables_of_the_page_have_the_measured_figures():
+def test_table_of_the_page_has_the_measured_figures():
     figures = json.loads(scale_page.GOLDEN.read_text())
     text = scale_page.PAGE.read_text()
     assert scale_page.page(text, figures) == text

@@ -25,6 +25,7 @@ _TAKEN = (
     "skipped",
     "looked_at_test",
 )  # names of other metrics and keys of results
+LEAST_SECS = 30  # of elastic.secs: a process counts as gone after 20 s
 # All metrics of the built-in evaluations; other metrics come from a user's own evaluator.
 MEASURED = re.compile(
     r"top1|top5|miou|pixel_accuracy|ap50|loss|examples|mce|mean_error|error_\w+|zero_shot|"
@@ -72,6 +73,16 @@ def check_together(
         raise BadInput("ema.final has no average; give ema.decay, the decay at the start.")
     if config.ema.warmup and not config.ema.decay:
         raise BadInput("ema.warmup=True has no average to warm up; give ema.decay, e.g. 0.9999.")
+    if 0 < config.elastic.secs < LEAST_SECS:
+        raise BadInput(
+            f"elastic.secs={config.elastic.secs} is less than a process needs to come back; give "
+            f"{LEAST_SECS} seconds or more, or 0."
+        )
+    if config.elastic.secs and config.mesh.data != -1 and config.mesh.replica < 2:
+        raise BadInput(
+            f"elastic.secs={config.elastic.secs} trains on fewer devices while some are missing, "
+            f"but mesh.data={config.mesh.data} fixes their number; give mesh.data=-1."
+        )
     if data.balanced and not data.examples and data.fraction == 1:
         raise BadInput("data.balanced=True chooses nothing without data.examples or data.fraction.")
 

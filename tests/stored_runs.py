@@ -53,15 +53,20 @@ class _Replayed:
 
 @contextlib.contextmanager
 def process(index: int, count: int, answers: dict[str, str]) -> Iterator[None]:
-    """Lets this process be one of many; process 0 must come first, to fill `answers`."""
+    """Lets this process be one of many; process 0 must come first, to fill `answers`.
+
+    Nothing can be saved: orbax's writer would ask jax's service, which is not there.
+    """
     import jax
 
+    from vit_jax.checkpoints import array_files
     from vit_jax.runtime import coordination
 
     who: Any = mock.Mock(index=index, count=count)
     line: Any = _Replayed(index, count, answers)
     with (
         mock.patch.object(coordination, "_now", coordination._Session(who, line, 60.0)),
+        mock.patch.object(array_files, "Writer"),
         mock.patch.object(jax, "process_index", return_value=index),
         mock.patch.object(jax, "process_count", return_value=count),
     ):

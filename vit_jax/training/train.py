@@ -32,7 +32,7 @@ from vit_jax.checkpoints.step_folders import FOLDER
 from vit_jax.config import frozen, plugins, sections, timeline, validation
 from vit_jax.config import load as config_lib
 from vit_jax.config.provenance import Recipe
-from vit_jax.errors import RunFailed, Stopped, stopping_when_full
+from vit_jax.errors import BadInput, PeerLost, RunFailed, Stopped, stopping_when_full
 from vit_jax.reports import summary
 from vit_jax.runtime import coordinated_stop, coordination, goodput, watchdog, workdir_lock
 from vit_jax.runtime.coordinated_stop import Backstop
@@ -94,7 +94,8 @@ def train(
     plugins.give_own(value for _, value in config_lib.flatten(config))
     metric_writer.check_writers(config.report.writers)
     waits = frozen.arguments(config.processes)
-    if group and group.whole > 1:  # the others are there
+    partial = group is not None and group.slices < group.whole
+    if group:  # the others are there
         waits["connect_secs"] = min(waits["connect_secs"], config.elastic.secs)
     both = (
         coordinated_stop.watching(workdir, who),
@@ -109,7 +110,7 @@ def train(
         if finished is not None:
             return finished
         with (
-            workdir_lock.held(workdir) as seen,
+            workdir_lock.held(workdir, PeerLost if partial else BadInput) as seen,
             unchanged_if_refused(workdir, config.checkpoint.local.path),
             stopping_when_full(workdir),
             goodput.recording(

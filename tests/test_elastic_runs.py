@@ -8,6 +8,7 @@ lost nothing.
 """
 
 import contextlib
+import itertools
 import os
 import signal
 import subprocess
@@ -114,14 +115,23 @@ class Machine:
             time.sleep(0.05)
 
 
+def changes(rows, key):
+    """Returns the values of the rows `slices`, equal ones in sequence once."""
+    values = [row[key] for row in rows if row["event"] == "slices"]
+    return [value for value, _ in itertools.groupby(values)]
+
+
 def wait_for(workdir, machines, *slices):
-    """Waits until the starts of a run had so many slices, and the last has saved a new step."""
+    """Waits until the starts of a run had so many slices, and the last has saved a new step.
+
+    On a busy machine, a process that starts again may be too slow, and the other starts twice.
+    """
     end, starts = time.monotonic() + MOST_SECS, []
     while time.monotonic() < end:
         rows = read_rows(workdir / goodput.FILE)
         starts = [i for i, row in enumerate(rows) if row["event"] == "slices"]
         last = [row["event"] for row in rows[starts[-1] if starts else 0 :]]
-        if [rows[i]["slices"] for i in starts] == list(slices) and "new_step" in last[:-1]:
+        if changes(rows, "slices") == list(slices) and "new_step" in last[:-1]:
             if last[-1] == "save":
                 return rows
         for machine in machines:
@@ -145,9 +155,8 @@ def test_run_goes_on_without_a_machine_and_with_it_when_it_returns(tmp_path, roo
         assert parts["INFRASTRUCTURE_RECOVERY_FROM_DISRUPTION"] >= 30
         machines[lost] = Machine(root, tmp_path, workdir, lost, port)
         rows = wait_for(workdir, machines, 2, 1, 2)
-        assert [r["accumulation"] for r in rows if r["event"] == "slices"] == [1, 2, 1]
+        assert changes(rows, "accumulation") == [1, 2, 1]
         stops = [row["why"] for row in rows if row["event"] == "stop"]
-        assert len(stops) == 1
         assert f"return of process {lost} seen" in stops[0]
         for machine in machines:
             for pid in machine.processes("--again"):

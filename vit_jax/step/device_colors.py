@@ -34,14 +34,14 @@ class Statistics(NamedTuple):
 
 
 # (statistics, level) -> uint8 [3, 256], or [256] for all channels.
-Table = Callable[[Statistics, float], jax.Array]
+Table = Callable[[Statistics, float], jax.Array | np.ndarray]
 
 
 def _truncated(values: jax.Array) -> jax.Array:
     return jnp.clip(values, 0, 255).astype(jnp.uint8)
 
 
-def _blend(degenerate: jax.Array, image: jax.Array, level: float) -> jax.Array:
+def _blend(degenerate: jax.Array, image: jax.Array | np.ndarray, level: float) -> jax.Array:
     start = degenerate.astype(jnp.float32)
     factor = jnp.float32(level * 1.8 + 0.1)
     return _truncated(start + factor * (image.astype(jnp.float32) - start))
@@ -69,7 +69,7 @@ def _equalize(seen: Statistics, _: float) -> jax.Array:
     return jnp.where(step > 0, mapped, levels).astype(jnp.uint8)
 
 
-def _invert(_: Statistics, __: float) -> jax.Array:
+def _invert(_: Statistics, __: float) -> np.ndarray:
     return 255 - _LEVELS
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_train import QUICKSTART
+from test_train import QUICKSTART, run
 
 from vit_jax.config import frozen, validation
 from vit_jax.config import load as config_lib
@@ -277,6 +277,14 @@ def test_slice_without_a_whole_copy_of_the_state_is_refused(more):
 def test_settings_that_cannot_work_are_refused(more, message):
     with pytest.raises(BadInput, match=message):
         validation.check_together(config(*more), ())
+
+
+def test_settings_are_refused_before_a_process_waits_for_others(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(elastic, "joined", None)
+    told = ["--coordinator=127.0.0.1:1", "--num_processes=2", "--process_id=0"]
+    assert run(tmp_path / "run", "--config.elastic.secs=5", *told) == 2
+    assert "elastic.secs=5 is less than" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(

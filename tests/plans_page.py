@@ -67,6 +67,8 @@ OTHERS = {
     "mae.py:model=B/16,standin=true": "v5litepod-64",
     "segment.py:dataset=ade20k,model=B/16,head=mask_transformer,standin=true": "v5litepod-8",
     "segment.py:dataset=voc,model=B/16,standin=true": "v5litepod-8",
+    "segment.py:dataset=cityscapes,model=B/16,head=mask_transformer,standin=true": "v5litepod-8",
+    "detect.py:dataset=coco,model=B/16,standin=true": "v5litepod-64",
 }
 
 

@@ -137,6 +137,13 @@ def test_classes_of_the_dataset_and_of_a_file(tmp_path):
     assert source.classes == ("near", "far")
 
 
+def test_classes_of_the_dataset_that_are_too_few(tmp_path):
+    kind = kinds().LabeledImage(labels=["void", "sky"], shape=(None, None, 1))
+    said = message("tfds:tiny_pics", data_dir=str(prepared(tmp_path, mask=kind)))
+    assert "the masks in mask: needs two classes or more, has sky; give others with" in said
+    assert "--config.data.records.label_names=FILE" in said
+
+
 @pytest.mark.parametrize("key, part", [
     ("", "tiny_pics does not name the classes of the masks in mask; give a file with "
      "--config.data.records.label_names=FILE: write one class per line"),

@@ -6,7 +6,7 @@
     vit_jax train --config=configs/siglip.py --workdir=runs/siglip
         --config.data.source=folder:/path/to/images
     vit_jax evaluate runs/siglip
-    vit_jax plan --config=configs/siglip.py:paper=siglip,standin=true --accelerator=v4-64
+    vit_jax plan --config=configs/siglip.py:paper=siglip,standin=true --accelerator=v5litepod-256
 
     paper      small: two towers of 0.6 M parameters for 32 pixels, whose texts are names of classes
                | siglip: B/16 of the paper, for images with texts of your own

@@ -4,13 +4,16 @@
 """What the checksums of a folder notice."""
 
 import errno
+import hashlib
+import random
 import shutil
 import subprocess
 
 import pytest
 
 from vit_jax.errors import BadInput
-from vit_jax.storage import checksums
+from vit_jax.storage import bucket, checksums
+from vit_jax.storage import files as storage
 
 CONTENT = {"a": b"1", "b/c": b"two", "b/d/e": bytes(3000), "empty": b""}
 
@@ -93,6 +96,17 @@ def test_processes_share_the_files_without_a_gap(folder):
         found = [checksums.damage(folder, part=(i, 3)) for i in range(3)]
         assert sorted(found) == ["", "", f"{name} is missing"]
         (folder / "away").rename(folder / name)
+
+
+@pytest.mark.parametrize("size", [0, 2**18 - 1, 2**18, 2**18 + 1, 10**6])
+def test_a_small_object_costs_one_request_and_a_large_one_is_read_on(store, monkeypatch, size):
+    monkeypatch.setattr(bucket, "_READ_AHEAD", 2**18)
+    content = random.Random(0).randbytes(size)
+    store.put("bucket", "file", content)
+    found = checksums.digest(storage.path("gs://bucket/file"))
+    assert found == hashlib.sha256(content).hexdigest()
+    if size < 2**18:
+        assert store.counted() == {"read": 1}
 
 
 def test_a_disk_that_fails_is_damage_and_a_right_that_is_missing_is_not(folder, monkeypatch):

@@ -201,6 +201,8 @@ def test_other_actions_take_no_keys_of_a_recipe(capsys):
         code, _, said = run(capsys, *args)
         assert code == 2
         assert f"data {args[0]} takes no '--config.seed=1'" in said
+        assert ("without --config=FILE" in said) == (args[0] == "show")
+        assert f"an example: vit_jax data {args[0]} " in said
     assert "needs a SOURCE" in run(capsys, "show")[2]
 
 

@@ -8,6 +8,7 @@ import io
 import re
 import shutil
 
+import boxed
 import numpy as np
 import pytest
 import test_pages
@@ -15,6 +16,7 @@ import tiny
 from PIL import Image
 
 import vit_jax
+from vit_jax.analysis import maps
 from vit_jax.cli import figures as command
 from vit_jax.cli import main
 from vit_jax.inference import model as inference
@@ -180,6 +182,32 @@ def test_command_writes_pictures_and_a_page(weights, photos, tmp_path, kind, req
     assert "of 9 images" in captions[3]
     for name in NAMES:
         Image.open(io.BytesIO((out / f"{name}.png").read_bytes())).verify()
+
+
+@pytest.mark.integration
+def test_a_detection_run_with_windows_has_all_figures(root, tmp_path):
+    """A grid of 8 x 12 with windows of 5 x 5; the last of four blocks attends to all patches."""
+    data, workdir, out = boxed.coco(tmp_path / "data"), tmp_path / "run", tmp_path / "out"
+    settings = [
+        "data.image_size=64x96", "data.reader=python", "batch_size=8", "length=2 steps",
+        "report.page=False", "report.writers=()", "evals.val.every=0", f"data.source=coco:{data}",
+        "objective=detection(width=16, depth=1, strides=(8, 16))", "model.window=5",
+        "model.width=32", "model.mlp=32", "model.heads=2",
+    ]  # fmt: skip
+    recipe = f"--config={root}/configs/detect.py:small=true"
+    words = [f"--config.{setting}" for setting in settings]
+    assert main.main(["train", recipe, f"--workdir={workdir}", *words]) == 0
+    assert run(workdir, data / "val", out) == 0
+    assert {p.name for p in out.iterdir()} == {"index.html", *(f"{n}.png" for n in NAMES)}
+    model = inference.open_model(str(workdir))
+    images, _, _ = command.read(model, sorted(map(str, (data / "val").iterdir())))
+    seen_SBNLL, _ = maps.attention(model.cfg, model.params, images)
+    y, x = np.indices((8, 12)).reshape(2, -1) // 5
+    apart = (y[:, None] != y) | (x[:, None] != x)
+    assert [layer[..., apart].max() == 0 for layer in seen_SBNLL] == [True] * 3 + [False]
+    np.testing.assert_allclose(
+        maps.look(model.cfg, model.params, images).rollout_Bhw.sum((1, 2)), 1, rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize("kind, says", [("bit", "BiT has neither"), ("mixer", "MLP-Mixer has nei")])

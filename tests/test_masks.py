@@ -271,3 +271,12 @@ def test_colours_of_some_classes_alone_are_not_taken(tmp_path, palette, expected
     content = encoded(np.zeros((2, 2), np.uint8), palette=palette)
     found = mask_file.colours(content, classes_of(tmp_path, text, "classes.json"))
     assert (None if found is None else found.tolist()) == expected
+
+
+def test_palette_whose_numbers_are_not_read_gives_no_colours(tmp_path):
+    """Without numbers, the file's colours say what a pixel is, so 1 in the palette is not b."""
+    of_colours = json.dumps([{"name": "a", "color": RED}, {"name": "b"}])
+    content = encoded(np.ones((2, 2), np.uint8), palette=[BLUE, RED])
+    classes = classes_of(tmp_path, of_colours, "classes.json")
+    assert (mask_file.read(content, classes) == 0).all()
+    assert mask_file.colours(content, classes) is None

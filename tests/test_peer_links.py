@@ -123,11 +123,47 @@ def test_hint_that_fails_does_not_keep_a_process(monkeypatch, capsys):
     assert "process 1 is gone. Run again." in capsys.readouterr().err
 
 
+def connected():
+    """Returns the two ends of a connection."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return socket.create_connection(listener.getsockname()), listener.accept()[0]
+
+
+@pytest.mark.parametrize("pieces", [1, 3])
+def test_first_message_is_read_at_once_and_what_follows_is_left(pieces):
+    sender, receiver = connected()
+    hosts = ["h" * 20] * 1000
+    sent = peer_links.encoded({"hosts": hosts}) + peer_links.encoded({"alive": True})
+    channel, reads = peer_links.Channel(receiver), []
+    real, channel.receive = channel.receive, lambda most=0: reads.append(most) or real(most)
+    with ThreadPoolExecutor(1) as pool, sender, receiver:
+        first = pool.submit(channel.first, 10)
+        for n in range(pieces):
+            sender.sendall(sent[n * len(sent) // pieces : (n + 1) * len(sent) // pieces])
+            time.sleep(0.05)
+        assert first.result() == {"hosts": hosts}
+        assert len(reads) < 10  # not one for each byte
+        assert real() == [{"alive": True}]
+
+
+def test_process_0_encodes_a_message_once_for_all(monkeypatch):
+    texts, real = [], peer_links.encoded
+    monkeypatch.setattr(peer_links, "encoded", lambda m: texts.append(m) or real(m))
+    ends = [connected() for _ in range(3)]
+    channels = {i + 1: peer_links.Channel(end) for i, (end, _) in enumerate(ends)}
+    line = peer_links.PeerLinks(ProcessIdentity("127.0.0.1:1", 4, 0, "test"), channels, ["a"] * 4)
+    line.send("x", 1)
+    line.close()
+    assert [other.recv(100).split(b"\n")[0] for _, other in ends] == [real(texts[0])[:-1]] * 3
+    assert texts == [{"topic": "x", "said": 1}, {"bye": True}]
+    for _, other in ends:
+        other.close()
+
+
 @pytest.fixture
 def pair():
     """The links of processes 0 and 1, in this process."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        ends = [socket.create_connection(listener.getsockname()), listener.accept()[0]]
+    ends = connected()
     lines = [
         peer_links.PeerLinks(
             ProcessIdentity("127.0.0.1:1", 2, i, "test"),

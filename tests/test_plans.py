@@ -44,14 +44,17 @@ def test_other_recipes_have_a_plan_that_fits(recipe, accelerator):
     config = config_lib.load(f"configs/{recipe}")
     chips = topology.find(accelerator).chips
     steps = row["steps"]
-    if config.length.endswith("steps"):
-        assert steps == int(config.length.split()[0])
+    length, unit = config.length.split()
+    if unit == "steps":
+        assert steps == int(length)
+    elif unit == "examples":
+        assert steps == pytest.approx(int(length) / config.batch_size, rel=1e-5)
     else:
         source = config.data.source.removeprefix("synthetic:")
         images = (builtin.SIZES | builtin.DENSE)[source][1]
         trained_on = 0.99 if source == "imagenet" else 1.0
-        epochs = int(config.length.split()[0])
-        assert steps == pytest.approx(trained_on * images * epochs / config.batch_size, rel=2e-3)
+        examples = trained_on * images * int(length)
+        assert steps == pytest.approx(examples / config.batch_size, rel=2e-3)
     hours = steps * row["estimated_step_secs"] / 3600
     assert row["estimated_chip_hours"] == pytest.approx(hours * chips, rel=1e-6)
     assert row["estimated_step_secs"] > row["flops"] / topology.find(accelerator).generation.flops

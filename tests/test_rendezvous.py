@@ -160,6 +160,14 @@ def test_port_that_is_taken_is_bad_input(coordinator):
     assert f"cannot listen on port {port}" in str(error)
 
 
+def test_process_0_that_may_not_open_enough_connections(coordinator, monkeypatch):
+    monkeypatch.setattr(rendezvous.storage, "allow_open", lambda files: 1024)
+    (error,) = meet(coordinator, [0], count=500)
+    assert isinstance(error, BadInput)
+    assert "process 0 of 500 needs up to 1100 open connections and files" in str(error)
+    assert "allows it 1024" in str(error)
+
+
 def test_port_can_be_used_again_while_connections_are_open(coordinator):
     """jax's service binds the port of the meeting."""
     host, _, port = coordinator.partition(":")

@@ -5,6 +5,7 @@
 
 import io
 import json
+import types
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from vit_jax.cli.main import main
 from vit_jax.data.sources import tfds as tfds_source
 from vit_jax.data.sources import tfds_masks
 from vit_jax.data.tensorflow import tf
+from vit_jax.errors import BadInput
 
 COUNT = 7
 PETS = {"train": range(4), "test": range(4, COUNT)}  # one or more in each of three shards
@@ -135,6 +137,23 @@ def test_classes_of_the_dataset_and_of_a_file(tmp_path):
     file = listed(tmp_path, "1 near\n2 far\n3 ignore\n")
     source = opened("tfds:tiny_pics", data_dir=folder, label_names=file)
     assert source.classes == ("near", "far")
+
+
+def test_classes_of_the_dataset_that_are_too_few(tmp_path):
+    kind = kinds().LabeledImage(labels=["void", "sky"], shape=(None, None, 1))
+    said = message("tfds:tiny_pics", data_dir=str(prepared(tmp_path, mask=kind)))
+    assert "the masks in mask: needs two classes or more, has sky; give others with" in said
+    assert "--config.data.records.label_names=FILE" in said
+
+
+def test_two_images_beside_a_mask_have_no_advice_that_leads_nowhere(tmp_path):
+    features = [kinds().Image(shape=(None, None, channels)) for channels in (3, 3, 1)]
+    names = dict(zip(("left", "right", "mask"), features, strict=True))
+    builder = types.SimpleNamespace(
+        info=types.SimpleNamespace(features=names, supervised_keys=None)
+    )
+    with pytest.raises(BadInput, match=r"its features: \['left', 'mask', 'right'\]\.$"):
+        tfds_source._keys(builder, "tfds:pairs", "mask")
 
 
 @pytest.mark.parametrize("key, part", [

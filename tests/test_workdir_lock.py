@@ -18,7 +18,7 @@ import time
 import pytest
 from test_train import run
 
-from vit_jax.errors import BadInput
+from vit_jax.errors import BadInput, PeerLost
 from vit_jax.runtime import coordination, workdir_lock
 from vit_jax.runtime.workdir_lock import BEAT_SECS, DEAD_SECS
 from vit_jax.storage import files as storage
@@ -344,19 +344,31 @@ def test_the_file_is_renewed_and_who_has_taken_over_is_seen(tmp_path):
     assert workdir_lock.read(tmp_path) == other
 
 
-def test_a_run_that_is_overtaken_ends_with_2_and_leaves_the_lock(tmp_path, monkeypatch):
+@pytest.mark.parametrize("refusal, code", [(BadInput, 2), (PeerLost, 43)])
+def test_a_run_that_is_overtaken_ends_and_leaves_the_lock(tmp_path, monkeypatch, refusal, code):
+    """Slices of one run that train apart start again; other runs need a person."""
     ends = []
     monkeypatch.setattr(workdir_lock, "BEAT_SECS", 0.01)
     monkeypatch.setattr(coordination, "end_all", lambda *given: ends.append(given))
-    with workdir_lock.held(tmp_path):
+    with workdir_lock.held(tmp_path, refusal):
         end = time.monotonic() + 20
         while not ends and time.monotonic() < end:
             put(tmp_path, token="other", pid=7)  # again, if ours was written at the same moment
             time.sleep(0.02)
-    assert ends[0][0] == 2
+    assert ends[0][0] == code
     assert "taken over" in ends[0][1]
     assert "process 7 on" in ends[0][1]
     assert (tmp_path / workdir_lock.FILE).exists()
+
+
+def test_slices_of_one_run_that_train_apart_start_again(tmp_path):
+    with workdir_lock.held(tmp_path):
+        with pytest.raises(PeerLost, match=f"process {os.getpid()} on"):
+            with workdir_lock.held(tmp_path, PeerLost):
+                pass
+    (tmp_path / workdir_lock.FILE).mkdir()  # cannot be read: starting again would not help
+    with pytest.raises(BadInput, match="cannot be read"), workdir_lock.held(tmp_path, PeerLost):
+        pass
 
 
 def test_workdir_is_made_and_removed_again_if_nothing_was_written(tmp_path):

@@ -120,7 +120,8 @@ class Checkpoints:
           NotStarted: steps were saved, but all of them are damaged; nothing was touched.
           BadInput: this account may not read a step.
         """
-        steps = coordination.share("checkpoints", step_folders.saved(self._workdir))
+        own = step_folders.saved(self._workdir) if coordination.is_first() else None
+        steps = coordination.share("checkpoints", own)
         damaged: dict[int, str] = {}
         good = None
         while steps and good is None:

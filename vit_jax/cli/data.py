@@ -136,7 +136,9 @@ def _action(actions: Any, name: str) -> argparse.ArgumentParser:
 def run(args: argparse.Namespace, rest: list[str]) -> int:
     """Runs the command; returns its exit code."""
     if rest and not getattr(args, "config", ""):
-        raise BadInput(f"data {args.action} takes no {rest[0]!r}; an example: {EXAMPLE}.")
+        without = " without --config=FILE" if args.action == "show" else ""
+        example = _EXAMPLES[args.action]
+        raise BadInput(f"data {args.action} takes no {rest[0]!r}{without}; an example: {example}.")
     if args.workers < 0:
         raise BadInput(
             f"--workers={args.workers}; give a number of threads, or 0 for one per core."

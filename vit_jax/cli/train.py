@@ -4,6 +4,7 @@
 """`vit_jax train --config=FILE[:ARGS] --workdir=DIR [--config.key=value ...]`."""
 
 import argparse
+import contextlib
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from vit_jax.storage import files as storage
 
 if TYPE_CHECKING:
     from vit_jax.config import sections
+    from vit_jax.runtime.elastic import Group
 
 OVERRIDES = True  # whether --config.key=value may follow
 EXAMPLE = "vit_jax train --config=vit_jax:quickstart --workdir=runs/quickstart"
@@ -95,7 +97,18 @@ def _run(args: argparse.Namespace, rest: list[str]) -> int:
     who = process_identity.resolve(vars(args), os.environ, tpu=tpu)
     recipe = provenance.recipe(args.config, overrides)
     recovery.passed("imports")
-    results = train.train(config, storage.workdir(args.workdir), who, recipe)
+    workdir = storage.workdir(args.workdir)
+    meeting: contextlib.AbstractContextManager[Group | None] = contextlib.nullcontext()
+    if config.elastic.secs and who is not None:
+        from vit_jax.config import validation
+        from vit_jax.reports import summary
+        from vit_jax.runtime import elastic
+
+        validation.check_elastic(config)  # before it waits for others
+        meeting = elastic.joined(workdir, who, config.elastic, workdir / summary.RESULTS_FILE)
+    with meeting as group:
+        who = group.who if group else who
+        results = train.train(config, workdir, who, recipe, group)
     if not isinstance(who, ProcessIdentity) or who.index == 0:
         changed = provenance.changed(recipe, config) if recipe else []
         _show(results, config.expected, changed, args)

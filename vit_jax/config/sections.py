@@ -250,6 +250,17 @@ class Processes:
 
 
 @dataclass(frozen=True)
+class Elastic:
+    """Training on while slices are missing (docs/processes.md)."""
+    secs: int = where(
+        0, "wait for missing processes, then train with the slices that are there, with more "
+        "accumulation; 0: wait for all processes, as long as connect_secs", _COUNT, "seconds")
+    slices: int = where(
+        0, "equal groups of processes that hold a copy of the state; 0: each process is one",
+        _COUNT, "slices")
+
+
+@dataclass(frozen=True)
 class Recipe:
     """What tables and sweeps need to know about the run."""
     name: str = where("", 'name of the recipe, e.g. "transfer"')
@@ -315,6 +326,7 @@ class Config:
     fewshot: Fewshot = inside(Fewshot)
     report: Report = inside(Report)
     processes: Processes = inside(Processes)
+    elastic: Elastic = inside(Elastic)
     recipe: Recipe = inside(Recipe)
     expected: Expected = inside(Expected)
 

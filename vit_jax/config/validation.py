@@ -25,6 +25,7 @@ _TAKEN = (
     "skipped",
     "looked_at_test",
 )  # names of other metrics and keys of results
+LEAST_SECS = 30  # of elastic.secs: a process counts as gone after 20 s
 # All metrics of the built-in evaluations; other metrics come from a user's own evaluator.
 MEASURED = re.compile(
     r"top1|top5|miou|pixel_accuracy|ap50|loss|examples|mce|mean_error|error_\w+|zero_shot|"
@@ -72,8 +73,31 @@ def check_together(
         raise BadInput("ema.final has no average; give ema.decay, the decay at the start.")
     if config.ema.warmup and not config.ema.decay:
         raise BadInput("ema.warmup=True has no average to warm up; give ema.decay, e.g. 0.9999.")
+    check_elastic(config)
     if data.balanced and not data.examples and data.fraction == 1:
         raise BadInput("data.balanced=True chooses nothing without data.examples or data.fraction.")
+
+
+def check_elastic(config: sections.Config) -> None:
+    """Raises BadInput for a run that cannot go on while slices are missing, although it shall."""
+    secs, slices, mesh = config.elastic.secs, config.elastic.slices, config.mesh
+    if slices and not secs:
+        raise BadInput(f"elastic.slices={slices} changes nothing without elastic.secs; give both.")
+    if slices == 1:
+        raise BadInput(
+            "elastic.slices=1 leaves nothing to train on without a lost machine; give 2 or more, "
+            "or 0: each process is a slice."
+        )
+    if 0 < secs < LEAST_SECS:
+        raise BadInput(
+            f"elastic.secs={secs} is less than a process needs to come back; give {LEAST_SECS} "
+            "seconds or more, or 0."
+        )
+    if secs and mesh.data != -1 and mesh.replica < 2:
+        raise BadInput(
+            f"elastic.secs={secs} trains on fewer devices while some are missing, but "
+            f"mesh.data={mesh.data} fixes their number; give mesh.data=-1."
+        )
 
 
 def _nearest(value: int, fits: list[int]) -> str:

@@ -290,6 +290,11 @@ def accepted() -> None:
         _now.stop_file.remove_old()
 
 
+def request(why: str) -> None:
+    """Stops the run as on a signal; called in any thread, see `Agreement.request`."""
+    _now.request(STOP, why)
+
+
 def including(line: "PeerLinks") -> contextlib.AbstractContextManager[None]:
     """See `Agreement.including`."""
     return _now.including(line)

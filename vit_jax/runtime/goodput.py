@@ -10,7 +10,8 @@ start cuts metrics.jsonl), `initialised` (connected, built and restored), `first
 compiled), `new_step` (the first that no earlier start had reported, with the split of the time
 until then: `secs`, `parts`, `buckets`, see `recovery`), `save` (committed) again and again, `stop`
 (requested; `why` names the source), `staged` (with `data.stage`: `bytes` in copies, images read in
-`copies` and from the `origin`), `exit` (with `code`). Process 0 writes. `python -m launch report`
+`copies` and from the `origin`), `slices` (with `elastic.secs`: `slices` that train, `of` the run's,
+`accumulation`), `exit` (with `code`). Process 0 writes. `python -m launch report`
 sums up. Start from `recording`.
 """
 

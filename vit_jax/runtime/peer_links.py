@@ -34,6 +34,11 @@ log = logging.getLogger("vit_jax")
 Handler = Callable[[int, str, Any], None]  # number of the sender, topic, message
 
 
+def encoded(message: Any) -> bytes:
+    """Returns a message as the line that `Channel.send_line` sends."""
+    return json.dumps(message).encode() + b"\n"
+
+
 class Channel:
     """A stream of JSON lines over a socket."""
 
@@ -48,8 +53,12 @@ class Channel:
 
     def send(self, message: Any) -> None:
         """Sends one message; a peer that is gone is only noticed when reading."""
+        self.send_line(encoded(message))
+
+    def send_line(self, line: bytes) -> None:
+        """Sends a message from `encoded`, see `send`."""
         with contextlib.suppress(OSError), self._writing:
-            self.socket.sendall(json.dumps(message).encode() + b"\n")
+            self.socket.sendall(line)
 
     def receive(self, most_bytes: int = 65536) -> list[Any] | None:
         """Waits for messages and returns them; None at the end, or if they are not JSON."""
@@ -79,10 +88,12 @@ class Channel:
     def first(self, timeout_secs: float) -> Any:
         """Returns the first message; None if none comes in time or it is not JSON."""
         end = time.monotonic() + timeout_secs
-        with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(OSError):
             while (left := end - time.monotonic()) > 0:
                 self.socket.settimeout(left)
-                messages = self.receive(1)  # byte by byte: `_watch` reads what follows
+                ahead = self.socket.recv(65536, socket.MSG_PEEK)
+                line = ahead.find(b"\n") + 1  # `_watch` reads what follows
+                messages = self.receive(line or len(ahead) or 1)
                 if messages is None or len(self._read) > 1 << 20:
                     return None
                 if messages:
@@ -138,8 +149,13 @@ class PeerLinks:
 
     def send(self, topic: str, message: Any) -> None:
         """Sends a JSON value: process 0 to all others, the others to process 0."""
+        self._send({"topic": topic, "said": message})
+
+    def _send(self, message: Any) -> None:
+        """Sends a message over all connections."""
+        line = encoded(message)  # once: process 0 may have thousands of connections
         for channel in list(self._channels.values()):
-            channel.send({"topic": topic, "said": message})
+            channel.send_line(line)
 
     def listen(self, handler: Handler) -> None:
         """Sets the handler of messages from `send`, earlier ones included; it must not wait."""
@@ -164,8 +180,7 @@ class PeerLinks:
             if self.index == 0:
                 self._arrive(0, name, value, timeout_secs)
         if self.index:
-            for channel in list(self._channels.values()):
-                channel.send({"gather": name, "value": value, "secs": timeout_secs})
+            self._send({"gather": name, "value": value, "secs": timeout_secs})
         try:
             values = answer.get(timeout=timeout_secs + GRACE_SECS)
         except queue.Empty:  # process 0, which answers, is slow
@@ -185,16 +200,14 @@ class PeerLinks:
         """Sends the values that came to all processes, as process 0."""
         _, came = self._meetings.pop(name)
         values = [came.get(i) for i in range(self.count)]
-        for channel in list(self._channels.values()):
-            channel.send({"gathered": name, "values": values})
+        self._send({"gathered": name, "values": values})
         self._gathered[name].put(values)
 
     def close(self) -> None:
         """Says goodbye: no process is missed from here on. All processes have agreed to end."""
         self._closing = True
         channels = list(self._channels.values())
-        for channel in channels:
-            channel.send({"bye": True})
+        self._send({"bye": True})
         self._thread.join()
         for channel in channels:
             channel.socket.close()
@@ -216,8 +229,7 @@ class PeerLinks:
     def _tell(self, code: int, text: str, hung: bool = False) -> None:
         """Notes how the run ends, and passes it on."""
         self._verdict, self._heard, self._hung = (code, text), time.monotonic(), hung
-        for channel in list(self._channels.values()):
-            channel.send({"code": code, "text": text, "hung": hung})
+        self._send({"code": code, "text": text, "hung": hung})
 
     def _watch(self) -> None:
         with selectors.DefaultSelector() as selector:
@@ -256,8 +268,8 @@ class PeerLinks:
             return
         late = self._beat and now - self._beat > self.silent_secs / 2  # this process itself slept
         self._beat = now
-        for index, channel in list(self._channels.items()):
-            channel.send({"alive": True})
+        self._send({"alive": True})
+        for index in list(self._channels):
             if late:
                 self._last[index] = now
             elif now - self._last[index] > self.silent_secs and index not in self._done:

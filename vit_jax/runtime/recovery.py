@@ -20,6 +20,7 @@ PARTS = {
     "noticing": "INFRASTRUCTURE_RECOVERY_FROM_DISRUPTION",  # until a new process exists
     "process_start": "INFRASTRUCTURE_RECOVERY_FROM_DISRUPTION",  # of Python, until our first line
     "imports": "TRAINING_PREP",  # and the configuration
+    "waiting": "INFRASTRUCTURE_RECOVERY_FROM_DISRUPTION",  # for lost processes, with elastic.secs
     "connecting": "TPU_INITIALIZATION",  # to the other processes, to the workdir, to the devices
     "data": "DATA_LOADING_SYNC",  # opening it; later, waiting for the first batch
     "program": "TRAINING_PREP",  # building and tracing the model and the step

@@ -20,12 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from vit_jax.errors import BadInput, PeerLost
-from vit_jax.runtime.peer_links import Channel, PeerLinks
+from vit_jax.runtime.peer_links import Channel, PeerLinks, encoded
 from vit_jax.runtime.process_identity import ProcessIdentity
+from vit_jax.storage import files as storage
 
 HELLO_SECS = 5  # for a connection to introduce itself: a port scanner sends nothing
 WAITING_SECS = 30.0  # interval at which process 0 logs the processes it waits for
 LATE_SECS = 30  # for the remaining processes to come and be told, when one does not fit
+_OTHER_FILES = 100  # of process 0, that are open at once
 _PACKAGES = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 log = logging.getLogger("vit_jax")
 _Facts = Mapping[str, str]
@@ -87,10 +89,22 @@ def meet(
     return PeerLinks(who, channels, hosts)
 
 
+def _allow_connections(who: ProcessIdentity) -> None:
+    """Raises BadInput if process 0 may not open a connection for each process."""
+    needed = 2 * who.count + _OTHER_FILES  # each process connects here, and to jax's coordination
+    if (most := storage.allow_open(needed)) < needed:
+        raise BadInput(
+            f"process 0 of {who.count} needs up to {needed} open connections and files, and "
+            f"{socket.gethostname()} allows it {most}; raise that limit (ulimit -Hn, LimitNOFILE "
+            "of systemd, --ulimit nofile of a container), then run again."
+        )
+
+
 def _receive_all(
     who: ProcessIdentity, address: tuple[str, int], facts: _Facts, timeout_secs: float
 ) -> tuple[dict[int, Channel], list[str]]:
     """Runs the rendezvous as process 0."""
+    _allow_connections(who)
     end, told = time.monotonic() + timeout_secs, time.monotonic()
     channels: dict[int, Channel] = {}
     hellos: dict[int, dict[str, Any]] = {0: {"host": socket.gethostname(), "facts": dict(facts)}}
@@ -128,8 +142,9 @@ def _receive_all(
         hosts = [s["host"] for s in everyone]
         wrong = mismatch(who, [s["facts"] for s in everyone], hosts)
         if not wrong:
+            line = encoded({"hosts": hosts})
             for channel in channels.values():
-                channel.send({"hosts": hosts})
+                channel.send_line(line)
             return channels, hosts
         wrong += " All processes must run the same code with the same packages."
     error = (

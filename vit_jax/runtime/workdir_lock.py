@@ -40,6 +40,10 @@ SETTLE_SECS = 0.05  # wait before something is read once more
 log = logging.getLogger("vit_jax")
 
 
+class Taken(BadInput):
+    """Another run is at work in the workdir."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Owner:
     """The process that holds a workdir.
@@ -168,7 +172,8 @@ def acquire(
     """Makes this process the owner; waits for an owner elsewhere to show that it lives.
 
     Raises:
-      BadInput: another owner lives, and the message names it; or the workdir is not writable.
+      Taken: another owner lives, and the message names it.
+      BadInput: the workdir is not writable.
     """
     me = this_process()
     with writing(workdir):
@@ -236,8 +241,8 @@ def _left(file: Path, sleep: Callable[[float], None]) -> Owner | bytes | None:
     return content if content == _content(file) else None
 
 
-def _refusal(workdir: Path, owner: Owner) -> BadInput:
-    return BadInput(
+def _refusal(workdir: Path, owner: Owner) -> Taken:
+    return Taken(
         f"another run is at work in {workdir}: {owner}. Wait for it, stop it, or give another "
         "--workdir."
     )
@@ -260,33 +265,38 @@ def release(workdir: Path, me: Owner) -> None:
 
 
 @contextlib.contextmanager
-def held(workdir: Path) -> Iterator[float | None]:
+def held(workdir: Path, refusal: type[BadInput | PeerLost] = BadInput) -> Iterator[float | None]:
     """Holds a workdir for all processes while the block runs; process 0 has the lock.
 
     It makes the workdir, and removes it if nothing was written. If another run takes over, all
-    processes end with code 2 and save nothing.
+    processes end with the code of `refusal` and save nothing.
+
+    Args:
+      workdir: the folder of the run.
+      refusal: PeerLost if the owner may be another part of this run, so that it starts again.
 
     Yields:
       The time at which an owner that is gone was last seen, in seconds since 1970, or None.
 
     Raises:
-      BadInput: another run holds the workdir; raised on all processes alike.
+      BadInput, or `refusal`: another run holds the workdir; raised on all processes alike.
+      BadInput: the lock cannot be read or written.
     """
     with contextlib.ExitStack() as stack:
-        refused, seen = "", None
+        refused, taken, seen = "", False, None
         if coordination.is_first():
             try:
-                seen = stack.enter_context(_held(workdir))
+                seen = stack.enter_context(_held(workdir, refusal.exit_code))
             except BadInput as e:
-                refused = str(e)
-        refused = coordination.share("lock of the workdir", refused)
+                refused, taken = str(e), isinstance(e, Taken)
+        refused, taken = coordination.share("lock of the workdir", [refused, taken])
         if refused:
-            raise BadInput(refused)
+            raise (refusal if taken else BadInput)(refused)
         yield seen
 
 
 @contextlib.contextmanager
-def _held(workdir: Path) -> Iterator[float | None]:
+def _held(workdir: Path, taken_over: int) -> Iterator[float | None]:
     """Holds the lock of a workdir in this process; see `held`."""
     with writing(workdir):
         new = storage.make_folder(workdir)
@@ -304,7 +314,7 @@ def _held(workdir: Path) -> Iterator[float | None]:
                 continue
             if other:
                 coordination.end_all(
-                    BadInput.exit_code,
+                    taken_over,
                     f"another run has taken over {workdir}: {other}. This one ends unsaved.",
                 )
 

@@ -133,11 +133,9 @@ def _layer_shares(op: Any, key: jax.Array, sides: Sides) -> jax.Array:
 
 
 def _randaug(op: Any, image: jax.Array, shares: jax.Array) -> jax.Array:
-    ops, level = list(device_colors.OPS.values()), op.magnitude / 10
-    branches = [lambda x, change=change: change(x, level) for change in ops]
     for layer in range(op.layers):
-        chosen = (shares[layer] * len(ops)).astype(jnp.int32)
-        image = jax.lax.switch(chosen, branches, image)
+        chosen = (shares[layer] * len(device_colors.OPS)).astype(jnp.int32)
+        image = device_colors.changed(image, chosen, op.magnitude / 10)
     return image
 
 

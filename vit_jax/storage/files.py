@@ -231,6 +231,21 @@ def size_and_version(place: str) -> tuple[int, str]:
     return stat.st_size, str(getattr(stat, "generation", 0) or stat.st_mtime_ns)
 
 
+def allow_open(files: int) -> int:
+    """Raises the limit of open files of this process if so many take more than half of it.
+
+    Returns:
+      The limit that holds now, or `files` if there is none. Connections count as files.
+    """
+    import resource  # the system may have none; only this function needs it
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files > soft // 2:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        soft = hard
+    return files if soft == resource.RLIM_INFINITY else soft
+
+
 # ---------------------------------------------------------------- data
 
 

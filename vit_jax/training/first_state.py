@@ -4,7 +4,7 @@
 """Finds the state from which a run starts.
 
 This is the newest good checkpoint, in the local tier or the workdir, else the step of the branch,
-else the weights of `init`, else scratch. Start from `start`.
+else the weights of `init`, else scratch. Start from `weights_of`, then `start`.
 """
 
 import contextlib
@@ -12,19 +12,82 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vit_jax import console
+from vit_jax import console, tree
 from vit_jax.build import run as build
 from vit_jax.checkpoints import step_folders
 from vit_jax.checkpoints.checkpoints import Checkpoints
 from vit_jax.config import load as config_lib
+from vit_jax.config import sections, trainable
+from vit_jax.errors import BadInput
 from vit_jax.runtime import coordination
 from vit_jax.step.state import TrainState
 
 if TYPE_CHECKING:
     from vit_jax.checkpoints.local_tier import LocalTier
+    from vit_jax.weights.base import Base
     from vit_jax.weights.fitting import Fitted
 
 log = logging.getLogger("vit_jax")
+
+
+def base_of(config: sections.Config, previous: Path) -> "Base | None":
+    """Returns the weights that a run with `trainable` begins with, or has begun with.
+
+    `previous` is the folder of the run, or of its parent. Returns None if every parameter is
+    trained.
+    """
+    if config.trainable == trainable.ALL:
+        return None
+    from vit_jax.weights import base
+
+    origin = base.of_run(previous)
+    return base.reference(config.init) if origin is None else base.found(origin, previous)
+
+
+def weights_of(run: build.Run, goes_on: bool, origin: "Base | None") -> "Fitted | None":
+    """Returns the weights of `init`, or of a base that is not trained, fitted to the model.
+
+    Returns None when training from scratch, and, without a base, from a branch or a checkpoint.
+
+    Args:
+      run: the run.
+      goes_on: True if the run, or the parent of a branch, has a checkpoint.
+      origin: the base, or None.
+    """
+    text = run.config.init
+    if origin is not None:
+        text = origin.weights
+    elif not text or run.config.branch or goes_on:
+        _check_nothing_inherited(run, goes_on)
+        return None
+    from vit_jax.weights import download, fitting, loading
+
+    # A branch of the hub may move while the processes look it up.
+    commit = download.revision(text)
+    coordination.agree("the commit of a branch of the hub", {"@REVISION": commit} if commit else {})
+    cfg, images, objective = run.program.model.cfg, run.program.images, run.program.objective
+    weights = loading.read_weights(text, heads=run.config.model.heads, own=cfg)
+    own = {path: x for path, x in weights.flat.items() if objective.inherits(path)}
+    wanted = tree.leaves_with_paths(run.program.whole_params)
+    wanted = {path: x.shape for path, x in wanted if objective.inherits(path)}
+    if wanted and not own and weights.format != "run":
+        from vit_jax.weights import text_towers
+
+        own = text_towers.parameters(text)
+    fitted = loading.fit(weights, cfg, images.size, fresh_head=True, channels=images.channels)
+    return fitting.with_inherited(fitted, own, wanted)
+
+
+def _check_nothing_inherited(run: build.Run, goes_on: bool) -> None:
+    """Raises BadInput if an objective wants heads of weights and there are none."""
+    if run.config.init or run.config.branch or goes_on:
+        return
+    paths = (path for path, _ in tree.leaves_with_paths(run.program.whole_params))
+    if any(map(run.program.objective.inherits, paths)):
+        raise BadInput(
+            f"objective={run.config.objective} keeps the heads of init, and there is none; give "
+            "--config.init=RUN, or leave keep_heads out."
+        )
 
 
 def local(run: build.Run, workdir: Path) -> "contextlib.AbstractContextManager[LocalTier | None]":

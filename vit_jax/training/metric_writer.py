@@ -184,7 +184,8 @@ class Report:
       step: the step at which the run starts or continues; rows of later steps are cut off.
       writers: names of `WRITERS`, or MODULE:NAME, that get the rows too.
       config: the configuration for the writers, dotted key -> value.
-      write: False keeps rows in memory and shows nothing: only one process of a run writes.
+      write: False only keeps the rows of this start in memory: one process of a run reads and
+        writes the file, which in a bucket is an object for each row.
     """
 
     def __init__(
@@ -198,7 +199,7 @@ class Report:
     ):
         metrics = workdir / jsonl.METRICS_FILE
         try:
-            rows = jsonl.read_rows(metrics)
+            rows = jsonl.read_rows(metrics) if write else []
         except OSError as e:
             raise BadInput(
                 f"cannot read {jsonl.rows_path(metrics)}: {e.strerror}. Make it readable, or move "
@@ -227,7 +228,7 @@ class Report:
             writer.write(step, values)
 
     def at(self, step: int) -> dict[str, Any]:
-        """Returns all metrics that were written for a step."""
+        """Returns all metrics that were written for a step; all starts' only with `write`."""
         return {k: v for row in self._rows if row["step"] == step for k, v in row.items()}
 
     def skipped(self, images: Iterable[tuple[str, str]]) -> None:

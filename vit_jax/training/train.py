@@ -25,15 +25,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 
-from vit_jax import tree
 from vit_jax.build import run as build
 from vit_jax.checkpoints import restart_limit, step_folders
 from vit_jax.checkpoints.checkpoints import Checkpoints
 from vit_jax.checkpoints.step_folders import FOLDER
-from vit_jax.config import frozen, plugins, sections, timeline, trainable, validation
+from vit_jax.config import frozen, plugins, sections, timeline, validation
 from vit_jax.config import load as config_lib
 from vit_jax.config.provenance import Recipe
-from vit_jax.errors import BadInput, RunFailed, Stopped, stopping_when_full
+from vit_jax.errors import BadInput, PeerLost, RunFailed, Stopped, stopping_when_full
 from vit_jax.reports import summary
 from vit_jax.runtime import coordinated_stop, coordination, goodput, watchdog, workdir_lock
 from vit_jax.runtime.coordinated_stop import Backstop
@@ -48,7 +47,7 @@ from vit_jax.training.workdir import (
     check_classes,
     check_teachers,
     continue_or_check,
-    has_checkpoint,
+    has_checkpoint_for_all,
     parent_of_branch,
     prepare,
     resumption,
@@ -57,6 +56,7 @@ from vit_jax.training.workdir import (
 
 if TYPE_CHECKING:
     from vit_jax.checkpoints.local_tier import LocalTier
+    from vit_jax.runtime.elastic import Group
     from vit_jax.runtime.process_identity import ProcessIdentity
     from vit_jax.weights.base import Base
     from vit_jax.weights.fitting import Fitted
@@ -69,6 +69,7 @@ def train(
     workdir: Path,
     who: "ProcessIdentity | Literal['tpu'] | None" = None,
     recipe: Recipe | None = None,
+    group: "Group | None" = None,
 ) -> dict[str, Any]:
     """Trains according to `config`, or continues the run in `workdir`, and returns the results.
 
@@ -77,6 +78,7 @@ def train(
       workdir: the folder of the run; created if needed.
       who: this process, if several train together; from `process_identity.resolve`.
       recipe: the source of the configuration, for the report.
+      group: the slices that train, if some may be missing; from `elastic.joined`.
 
     Returns:
       The content of results.json.
@@ -91,9 +93,13 @@ def train(
     config_lib.check(config)
     plugins.give_own(value for _, value in config_lib.flatten(config))
     metric_writer.check_writers(config.report.writers)
+    waits = frozen.arguments(config.processes)
+    partial = group is not None and group.slices < group.whole
+    if group:  # the others are there
+        waits["connect_secs"] = min(waits["connect_secs"], config.elastic.secs)
     both = (
         coordinated_stop.watching(workdir, who),
-        coordination.session(who, workdir, **frozen.arguments(config.processes)),
+        coordination.session(who, workdir, **waits),
     )
     first, second = reversed(both) if who == "tpu" else both  # on a TPU, jax finds process 0
     with first, second:
@@ -104,7 +110,7 @@ def train(
         if finished is not None:
             return finished
         with (
-            workdir_lock.held(workdir) as seen,
+            workdir_lock.held(workdir, PeerLost if partial else BadInput) as seen,
             unchanged_if_refused(workdir, config.checkpoint.local.path),
             stopping_when_full(workdir),
             goodput.recording(
@@ -116,36 +122,42 @@ def train(
             ),
             restart_limit.counted(workdir, config.checkpoint.local.path),
         ):
-            return train_here(config, workdir, recipe)
+            return train_here(config, workdir, recipe, group)
 
 
-def train_here(config: sections.Config, workdir: Path, recipe: Recipe | None) -> dict[str, Any]:
+def train_here(
+    config: sections.Config, workdir: Path, recipe: Recipe | None, group: "Group | None" = None
+) -> dict[str, Any]:
     """Trains a checked configuration; the processes are already connected."""
     devices = coordination.start(config.platform, deterministic=config.deterministic)
     cache.keep_compiled(config.compile_cache, devices[0].platform)
     goodput.passed("connecting")
     parent = parent_of_branch(config, workdir)
     previous = parent.workdir if parent else workdir
-    create = [] if config.init or parent or has_checkpoint(workdir) else ["create"]
-    run = build.build(config, compile_first=[*create, "step"])
+    goes_on = has_checkpoint_for_all(previous)
+    create = [] if config.init or parent or goes_on else ["create"]
+    shared = group.fitted(config, len(devices)) if group else config
+    run = build.build(shared, compile_first=[*create, "step"])
     coordinated_stop.check()
     dataset = run.fingerprint()
     coordination.agree("dataset", dataset)
     check_classes(previous, run.learned_classes)
-    if not has_checkpoint(previous):  # a checkpoint has the teacher itself
+    if not goes_on:  # a checkpoint has the teacher itself
         check_teachers(run.program.objective, run.learned_classes)
     if parent is not None:
         from vit_jax.training import branch
 
         branch.check_length(run, parent)
-    origin = base_of(config, previous)
-    weights = initial_weights(run, workdir, origin)
+    origin = first_state.base_of(config, previous)
+    weights = first_state.weights_of(run, goes_on, origin)
     if coordination.is_first():
         made_with = summary.device_summary(devices)
         examples = dataset["training examples"]
         colours = run.source.colours()
         prepare(workdir, config, run.source.classes, recipe, made_with, examples, previous, colours)
         goodput.begin()
+        if group:
+            group.note(shared)
     coordination.barrier("workdir")
     metric_writer.describe(run, devices)
     if create and coordination.is_first():
@@ -200,64 +212,6 @@ def run_in(
             if not device_memory.is_out_of_memory(e):
                 raise
             raise less_memory.out_of_memory(run.program) from e
-
-
-# ---------------------------------------------------------------- start
-
-
-def base_of(config: sections.Config, previous: Path) -> "Base | None":
-    """Returns the weights that a run with `trainable` begins with, or has begun with.
-
-    `previous` is the folder of the run, or of its parent. Returns None if every parameter is
-    trained.
-    """
-    if config.trainable == trainable.ALL:
-        return None
-    from vit_jax.weights import base
-
-    origin = base.of_run(previous)
-    return base.reference(config.init) if origin is None else base.found(origin, previous)
-
-
-def initial_weights(run: build.Run, workdir: Path, origin: "Base | None" = None) -> "Fitted | None":
-    """Returns the weights of `init`, or of a base that is not trained, fitted to the model.
-
-    Returns None when training from scratch, and, without a base, from a branch or a checkpoint.
-    """
-    text = run.config.init
-    if origin is not None:
-        text = origin.weights
-    elif not text or run.config.branch or has_checkpoint(workdir):
-        _check_nothing_inherited(run, workdir)
-        return None
-    from vit_jax.weights import download, fitting, loading
-
-    # A branch of the hub may move while the processes look it up.
-    commit = download.revision(text)
-    coordination.agree("the commit of a branch of the hub", {"@REVISION": commit} if commit else {})
-    cfg, images, objective = run.program.model.cfg, run.program.images, run.program.objective
-    weights = loading.read_weights(text, heads=run.config.model.heads, own=cfg)
-    own = {path: x for path, x in weights.flat.items() if objective.inherits(path)}
-    wanted = tree.leaves_with_paths(run.program.whole_params)
-    wanted = {path: x.shape for path, x in wanted if objective.inherits(path)}
-    if wanted and not own and weights.format != "run":
-        from vit_jax.weights import text_towers
-
-        own = text_towers.parameters(text)
-    fitted = loading.fit(weights, cfg, images.size, fresh_head=True, channels=images.channels)
-    return fitting.with_inherited(fitted, own, wanted)
-
-
-def _check_nothing_inherited(run: build.Run, workdir: Path) -> None:
-    """Raises BadInput if an objective wants heads of weights and there are none."""
-    if run.config.init or run.config.branch or has_checkpoint(workdir):
-        return
-    paths = (path for path, _ in tree.leaves_with_paths(run.program.whole_params))
-    if any(map(run.program.objective.inherits, paths)):
-        raise BadInput(
-            f"objective={run.config.objective} keeps the heads of init, and there is none; give "
-            "--config.init=RUN, or leave keep_heads out."
-        )
 
 
 # ---------------------------------------------------------------- loop
@@ -416,7 +370,7 @@ def finish(
     total = run.program.steps.total
     with watchdog.longer():
         checkpoints.wait()
-    written = report.at(total)
+    written = coordination.share("metrics of the last step", report.at(total))
     written |= evaluate(run, state, unmeasured(run, report, total), total, report)
     results: dict[str, Any] = {"step": total, "checkpoint": str(Path(FOLDER) / str(total))}
     for key, value in written.items():

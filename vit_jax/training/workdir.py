@@ -173,6 +173,12 @@ def has_checkpoint(workdir: Path) -> bool:
     return bool(saved(workdir))
 
 
+def has_checkpoint_for_all(workdir: Path) -> bool:
+    """Returns `has_checkpoint`; all processes of a run call it together, and process 0 looks."""
+    own = has_checkpoint(workdir) if coordination.is_first() else None
+    return coordination.share("a checkpoint exists", own)
+
+
 def resumption(workdir: Path, local: str = "") -> str:
     """Returns the sentence that says how to go on after the loss of a process.
 

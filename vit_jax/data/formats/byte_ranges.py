@@ -11,7 +11,6 @@ import concurrent.futures
 import contextlib
 import hashlib
 import os
-import resource
 import threading
 from collections.abc import Callable, Sequence
 from typing import IO, Any
@@ -136,13 +135,6 @@ def open_file(path: str, *, in_sequence: bool = False) -> File | _Object:
     return _Streamed(path) if in_sequence else _Object(path)
 
 
-def allow(files: int) -> None:
-    """Raises the limit of open files of this process if so many take more than half of it."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if files > soft // 2:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
 class Files:
     """Several files whose byte ranges can be read.
 
@@ -156,7 +148,7 @@ class Files:
         self._held: dict[int, concurrent.futures.Future[bytes]] = {}
         self._lock = threading.Lock()
         self._threads: concurrent.futures.ThreadPoolExecutor | None = None
-        allow(len(paths))  # all files stay open
+        storage.allow_open(len(paths))  # all files stay open
 
     def read(self, number: int, start: int, length: int) -> bytes:
         """Reads a range of file `number`, from memory if the file is held, else by one request."""

@@ -113,6 +113,8 @@ def colours(content: bytes, classes: Classes) -> np.ndarray | None:
     first = {label: colour for colour, label in reversed(list(classes.of_colour.items()))}
     if all(label in first for label in range(len(classes.names))):
         return np.array([first[label] for label in range(len(classes.names))], np.uint8)
+    if classes.by_colour:
+        return None
     try:
         with decode.opened(content) as picture:
             stored = picture.getpalette("RGB") if picture.mode == "P" else None

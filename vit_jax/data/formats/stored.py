@@ -83,7 +83,7 @@ class Noise:
 
 @functools.cache  # all files stay open
 def _opened(path: str) -> byte_ranges.File:
-    byte_ranges.allow(_opened.cache_info().currsize)
+    storage.allow_open(_opened.cache_info().currsize)
     return byte_ranges.open_file(path)  # type: ignore[return-value]
 
 

@@ -220,10 +220,9 @@ def _keys(builder: Any, setting: str, label_key: str) -> tuple[str, str]:
         label if label in labels else (labels[0] if len(labels) == 1 and not label_key else None)
     )
     if image is None or label is None:
-        masks = ", ".join(key for key in images if features[key].shape[-1] == 1)
-        hint = (
-            f"; for masks, set --config.data.records.label_key to one of: {masks}" if masks else ""
-        )
+        masks = [key for key in images if features[key].shape[-1] == 1]
+        hint = f"; for masks, set --config.data.records.label_key to one of: {', '.join(masks)}"
+        hint = hint if len(images) - len(masks) == 1 else ""
         named = f" {label_key}" if label_key else ""
         raise BadInput(
             f"{setting} has no single image with a class label{named}; its features: "

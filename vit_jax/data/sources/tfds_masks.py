@@ -90,7 +90,13 @@ def classes(builder: Any, keys: Keys, label_names: str, setting: str) -> Classes
     if label_names:
         return class_file.read(class_file.find(storage.path("."), label_names, setting))
     if getattr(feature, "num_classes", None) and feature.names:
-        return class_file.named(feature.names)
+        try:
+            return class_file.named(feature.names)
+        except ValueError as e:
+            raise BadInput(
+                f"{setting}: the classes of the masks in {keys.mask}: {e}; give others with "
+                f"--config.data.records.label_names=FILE: {class_file.USAGE}."
+            ) from e
     if builder.name in _CLASSES:
         return class_file.of_lines(_CLASSES[builder.name])
     raise BadInput(

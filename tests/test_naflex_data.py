@@ -215,14 +215,15 @@ def test_channels_other_than_rgb():
 
 def test_the_commands_of_the_page_are_valid(root):
     text = (root / "docs" / "naflex.md").read_text()
-    block, packed = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
+    block, packed, in_training = re.findall(r"```console\n(.*?)```", text, re.DOTALL)
     parser = argparse.ArgumentParser()
     features.add_arguments(parser)
     assert parser.parse_args(shlex.split(packed)[2:]).pack == 1024
-    command = shlex.split(block.replace("\\\n", " "))
-    recipe = str(root / command[2].removeprefix("--config="))
-    config = config_lib.load(recipe, [word for word in command if word.startswith("--config.")])
-    build.check(config)
-    assert config.model.naflex == 16
-    objective = objectives.make(config, variants.of(config.model, 2))
-    assert objectives.host_fields(objective, config.data)["grid"].shape == (2,)
+    for each, images in ((block, 1), (in_training, 1.5)):
+        command = shlex.split(each.replace("\\\n", " "))
+        recipe = str(root / command[2].removeprefix("--config="))
+        config = config_lib.load(recipe, [word for word in command if word.startswith("--config.")])
+        build.check(config)
+        assert (config.model.naflex, config.pack) == (16, images)
+        objective = objectives.make(config, variants.of(config.model, 2))
+        assert objectives.host_fields(objective, config.data)["grid"].shape == (2,)

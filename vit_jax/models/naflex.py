@@ -29,14 +29,23 @@ class Canvas(NamedTuple):
       images_BHWC: float32 [B, H, W, C], the patches of the images in its cells, row by row.
       grids: int32 [B, 2], rows and columns of patches of each image; or [B, S, 2] for several
         images in a sequence, with 0 x 0 where there is none.
-      members: int32 [G, R, S], the images that the model packs into each of G * R rows before it
-        computes them: numbers within each G-th part of the images, -1 where there is none; None:
-        every image has its row. The images without a row have logits of 0.
     """
 
     images_BHWC: Any
     grids: Any
-    members: Any = None
+
+
+class Unpacked(NamedTuple):
+    """Images in rows of their own, which the model packs before it computes them.
+
+    Attributes:
+      canvas: the images, with grids [B, 2].
+      members: int32 [G, R, S], the images of each of G * R rows: numbers within each G-th part of
+        the images, -1 where there is none. The images without a row have logits of 0.
+    """
+
+    canvas: Canvas
+    members: Any
 
 
 class Layout(NamedTuple):
@@ -114,14 +123,15 @@ def slots(images: float) -> int:
     return math.ceil(2 * images)
 
 
-def in_rows(canvas: Canvas, patch: int) -> Canvas:
-    """Returns the rows that a canvas with `members` packs: images [G * R, H, W, C], grids of S.
+def in_rows(unpacked: Unpacked, patch: int) -> Canvas:
+    """Returns the packed rows: images [G * R, H, W, C], grids of S images.
 
     Args:
-      canvas: images in rows of their own, grids [B, 2].
+      unpacked: the images and the rows that they are for.
       patch: pixels a side of a patch.
     """
-    groups, rows, images = canvas.members.shape
+    canvas, members = unpacked
+    groups, rows, images = members.shape
     _, height, width, channels = canvas.images_BHWC.shape
     down, across = height // patch, width // patch
     cells = canvas.images_BHWC.reshape(-1, down, patch, across, patch, channels)
@@ -136,22 +146,23 @@ def in_rows(canvas: Canvas, patch: int) -> Canvas:
         return jnp.where(real_RL1, cells_bLX[image_RL, inside_RL], 0), grids_RS2
 
     grids = canvas.grids.reshape(groups, -1, 2)
-    cells, grids = jax.vmap(of_group)(cells, grids, canvas.members)
+    cells, grids = jax.vmap(of_group)(cells, grids, members)
     cells = cells.reshape(-1, down, across, patch, patch, channels)
     packed = jnp.swapaxes(cells, 2, 3).reshape(-1, height, width, channels)
     return Canvas(packed, grids.reshape(groups * rows, images, 2))
 
 
-def of_images(logits_RSY: jax.Array, canvas: Canvas) -> jax.Array:
-    """Returns the logits of the images of a canvas with `members`, float32 [B, Y]."""
-    groups, each = len(canvas.members), len(canvas.grids) // len(canvas.members)
+def of_images(logits_RSY: jax.Array, unpacked: Unpacked) -> jax.Array:
+    """Returns the logits of the images, float32 [B, Y], from those of the packed rows."""
+    canvas, members = unpacked
+    groups, each = len(members), len(canvas.grids) // len(members)
 
     def of_group(logits_nY: jax.Array, members_n: jax.Array) -> jax.Array:
         none_bY = jnp.zeros((each, logits_nY.shape[1]), logits_nY.dtype)
         return none_bY.at[jnp.where(members_n < 0, each, members_n)].set(logits_nY, mode="drop")
 
     logits = logits_RSY.reshape(groups, -1, logits_RSY.shape[-1])
-    return jax.vmap(of_group)(logits, canvas.members.reshape(groups, -1)).reshape(groups * each, -1)
+    return jax.vmap(of_group)(logits, members.reshape(groups, -1)).reshape(groups * each, -1)
 
 
 def apart(queries_BQ: jax.Array, memory_BL: jax.Array) -> jax.Array:

@@ -48,7 +48,7 @@ class ViT(nn.Module):
     @nn.compact
     def __call__(
         self,
-        images_BHWC: "jax.Array | naflex.Canvas",
+        images_BHWC: "jax.Array | naflex.Canvas | naflex.Unpacked",
         *,
         train: bool = False,
         key: jax.Array | None = None,
@@ -61,7 +61,7 @@ class ViT(nn.Module):
         """Returns the logits of normalised images.
 
         Args:
-          images_BHWC: float32 [B, H, W, C], of whole patches; or a `naflex.Canvas` of any shapes.
+          images_BHWC: float32 [B, H, W, C], of whole patches; or images of any shapes, see `naflex`.
           train: whether dropout, also of patches, and stochastic depth are active.
           key: typed key, needed in training if any rate is above 0.
           source_BL: int32 [B, L], for each place the patch whose embedding it receives. -1 means
@@ -107,13 +107,15 @@ class ViT(nn.Module):
         more: dict[str, Any] = {"bare": visible_BK is not None, "apart": apart}
         return self._results(x, outputs, grid, shares_BL, bias_BL, **more)
 
-    def _of_canvas(self, canvas: "naflex.Canvas", key: jax.Array | None) -> jax.Array:
+    def _of_canvas(
+        self, canvas: "naflex.Canvas | naflex.Unpacked", key: jax.Array | None
+    ) -> jax.Array:
         """Returns the logits of images of any aspect ratio, see `__call__`."""
         from vit_jax.models import naflex
 
         cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
         self._check_canvas()
-        if canvas.members is not None:
+        if isinstance(canvas, naflex.Unpacked):
             packed_RSY = self._of_canvas(naflex.in_rows(canvas, cfg.patch), key)
             return naflex.of_images(packed_RSY, canvas)
         stem_key, blocks_key = _keys(cfg, key)

@@ -77,9 +77,10 @@ def normalise(image_BHWC: jax.Array, mean: tuple[float, ...], std: tuple[float, 
 
 
 def with_grids(images_BHWC: jax.Array, batch: Mapping[str, Any]) -> Any:
-    """Returns normalised images, as a `naflex.Canvas` if the batch has grids of patches."""
+    """Returns normalised images, with their grids if the batch has these, see `naflex`."""
     if "grid" not in batch:
         return images_BHWC
     from vit_jax.models import naflex
 
-    return naflex.Canvas(images_BHWC, batch["grid"], batch.get("members"))
+    canvas = naflex.Canvas(images_BHWC, batch["grid"])
+    return naflex.Unpacked(canvas, batch["members"]) if "members" in batch else canvas

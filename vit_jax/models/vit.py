@@ -61,7 +61,7 @@ class ViT(nn.Module):
         """Returns the logits of normalised images.
 
         Args:
-          images_BHWC: float32 [B, H, W, C], of whole patches; or images of any shapes, see `naflex`.
+          images_BHWC: float32 [B, H, W, C], of whole patches; or images of any shapes (`naflex`).
           train: whether dropout, also of patches, and stochastic depth are active.
           key: typed key, needed in training if any rate is above 0.
           source_BL: int32 [B, L], for each place the patch whose embedding it receives. -1 means

@@ -49,10 +49,12 @@ _S16 = [
     *("--config.data.train_ops=decode|resize({size})", "--config.batch_size=4"),
     "--config.checkpoint.every=2 steps",
 ]
+_WITHOUT_TENSORFLOW = ["--config.data.reader=python", "--config.report.writers=()"]
 # Name -> number of processes, overrides of the quickstart.
 RUNS = {
     "quickstart": (1, ["--config.checkpoint.every=100 steps"]),
     "S/16, two processes": (2, _S16),
+    "S/16, two processes, without TensorFlow": (2, _S16 + _WITHOUT_TENSORFLOW),
 }
 
 

@@ -13,7 +13,6 @@ import shutil
 import subprocess
 import sys
 import types
-from pathlib import Path
 
 import fake_hub
 import model_commands
@@ -31,7 +30,7 @@ from vit_jax.errors import BadInput
 from vit_jax.models import variants
 from vit_jax.runtime import coordination
 from vit_jax.storage import cache
-from vit_jax.training import train
+from vit_jax.training import first_state
 from vit_jax.training import workdir as workdir_lib
 from vit_jax.weights import download
 from vit_jax.weights import hub as hub_lib
@@ -166,7 +165,7 @@ def test_processes_compare_the_commits_that_they_found(published, root, monkeypa
     for init, facts in ((NAME, {"@REVISION": fake_hub.COMMIT}), ("x.npz", {})):
         config = config_lib.load(str(root / "configs" / "finetune.py"), [f"--config.init={init}"])
         with pytest.raises(BadInput, match="commit of a branch"):
-            train.initial_weights(types.SimpleNamespace(config=config), Path("none"))
+            first_state.weights_of(types.SimpleNamespace(config=config), False, None)
         assert compared.pop() == facts
 
 

@@ -80,13 +80,13 @@ def test_results_count_classes_from_1_without_the_data(tmp_path, monkeypatch, ca
 
 def test_evaluation_finds_the_classes_of_the_run_by_name():
     other = Source("coco:x", ("never", "moor", "disc"), {})
-    found = arguments.own_classes(boxed.NAMES, other)
-    np.testing.assert_array_equal(found, [2, arguments.UNKNOWN, 0])
-    known_to = "run", boxed.NAMES, other, found
-    arguments.check_known(*known_to, np.array([2, 0, -1]), "advice")  # moor does not occur
+    own_classes = arguments.own_classes("run", boxed.NAMES, other, "advice")
+    found = own_classes(np.array([[2, 0], [-1, 2]]))  # moor does not occur
+    np.testing.assert_array_equal(found, [[0, 2], [-1, 0]])
+    assert own_classes(np.zeros(0, np.int32)).shape == (0,)
     said = r"class 'moor', but run knows only disc, square, never; advice\."
     with pytest.raises(BadInput, match=said):
-        arguments.check_known(*known_to, np.array([0, 1]), "advice")
+        own_classes(np.array([0, 1]))
 
 
 @pytest.mark.parametrize("name", ["weights.npz", "ViT-B_16"])

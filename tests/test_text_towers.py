@@ -41,6 +41,17 @@ def own_parameters(given, features=16):
     return {"objective": tiny.randomised(abstract)}
 
 
+def randomised(peer):
+    """Returns a SigLIP of transformers, ready to be used, with values that no start has."""
+    torch = peer_libraries.load("torch")
+    with torch.no_grad():
+        for parameter in peer.parameters():
+            parameter.copy_(torch.randn_like(parameter) * 0.2)
+        peer.logit_scale.fill_(1.5)
+        peer.logit_bias.fill_(-2.0)
+    return peer.eval()
+
+
 def of_transformers(tmp_path, spiece, **text):
     transformers = peer_libraries.load("transformers")
     torch = peer_libraries.load("torch")
@@ -50,12 +61,7 @@ def of_transformers(tmp_path, spiece, **text):
         vision_config={**HF, "image_size": 16, "patch_size": 4},
     )  # fmt: skip
     torch.manual_seed(0)
-    peer = transformers.SiglipModel(config).eval()
-    with torch.no_grad():
-        for parameter in peer.parameters():
-            parameter.copy_(torch.randn_like(parameter) * 0.2)
-        peer.logit_scale.fill_(1.5)
-        peer.logit_bias.fill_(-2.0)
+    peer = randomised(transformers.SiglipModel(config))
     peer.save_pretrained(tmp_path)
     return peer, tmp_path / "model.safetensors"
 
@@ -97,12 +103,7 @@ def test_both_towers_of_naflex_of_transformers(tmp_path, length):
         vision_config={**HF, "num_patches": 16, "patch_size": 4},
     )  # fmt: skip
     torch.manual_seed(1)
-    peer = transformers.Siglip2Model(config).eval()
-    with torch.no_grad():
-        for parameter in peer.parameters():
-            parameter.copy_(torch.randn_like(parameter) * 0.2)
-        peer.logit_scale.fill_(1.5)
-        peer.logit_bias.fill_(-2.0)
+    peer = randomised(transformers.Siglip2Model(config))
     peer.save_pretrained(tmp_path)
     rng = np.random.default_rng(0)
     images = rng.normal(size=(2, 16, 16, 3)).astype(np.float32)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from opened_sources import message, opened
 from PIL import Image
-from test_tfds_source import FORMATS, prepare
+from test_tfds_source import FORMATS, as_builder, prepare
 
 from vit_jax.cli.main import main
 from vit_jax.data.sources import tfds as tfds_source
@@ -60,18 +60,6 @@ def prepared(folder, *, mask=None, more=(), numbers=lambda i: pixels(i)[1], spli
 
 def label():
     return {"label": kinds().ClassLabel(names=["cat", "dog"])}
-
-
-def as_builder(monkeypatch, name):
-    """Lets a dataset have the name of a known one."""
-    open_builder = tfds_source.open_builder
-
-    def named(*args):
-        builder = open_builder(*args)
-        builder.name = name
-        return builder
-
-    monkeypatch.setattr(tfds_source, "open_builder", named)
 
 
 def listed(folder, text):

@@ -98,6 +98,18 @@ def prepare(
     return folder
 
 
+def as_builder(monkeypatch, name):
+    """Lets a dataset have the name of a known one."""
+    open_builder = tfds_source.open_builder
+
+    def named(*args):
+        builder = open_builder(*args)
+        builder.name = name
+        return builder
+
+    monkeypatch.setattr(tfds_source, "open_builder", named)
+
+
 def _file(folder, i, kind):
     path = folder / f"{i}.{kind.lower()}"
     path.write_bytes(image(i, kind))
@@ -164,14 +176,7 @@ def test_objects_are_boxes_in_pixels(tmp_path, monkeypatch, file_format, name, f
     }  # fmt: skip
     fillers = {"image/id": lambda i: 1000 + i, "objects": objects}
     folder = prepare(tmp_path, file_format=file_format, features=features, fillers=fillers)
-    open_builder = tfds_source.open_builder
-
-    def named(*args):
-        builder = open_builder(*args)
-        builder.name = name
-        return builder
-
-    monkeypatch.setattr(tfds_source, "open_builder", named)
+    as_builder(monkeypatch, name)
     source = opened(folder)
     assert source.classes == ("cat", "dog")
     assert {name: len(split) for name, split in source.splits.items()} == {

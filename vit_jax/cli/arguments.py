@@ -11,7 +11,7 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,8 +29,6 @@ WEIGHTS = (
     "weights file, URL, published name or hf:OWNER/NAME; or a run: WORKDIR, WORKDIR@best, "
     "WORKDIR@STEP"
 )
-
-UNKNOWN = -2  # a class of the data that a run does not know; -1 is no class
 
 
 def recipe(
@@ -292,40 +290,36 @@ def picture_names(paths: Sequence[str]) -> list[str]:
     return [f"{path}.png" for path in relative]
 
 
-def own_classes(names: Sequence[str], data: "Source") -> "np.ndarray":
-    """Returns the class of a run for each class of the data, by name; int32 [Y], UNKNOWN: none.
+def own_classes(
+    weights: str, names: Sequence[str], data: "Source", advice: str
+) -> "Callable[[np.ndarray], np.ndarray]":
+    """Returns the function from classes of the data, int [...], to those of a run, by name, int32.
 
-    Args:
-      names: the names of the classes of the run.
-      data: the data.
-    """
-    import numpy as np
-
-    label = {name: number for number, name in enumerate(names)}
-    return np.array([label.get(name, UNKNOWN) for name in data.classes], np.int32)
-
-
-def check_known(
-    weights: str, names: Sequence[str], data: "Source", mapped: "np.ndarray",
-    present: "np.ndarray", advice: str,
-) -> None:  # fmt: skip
-    """Raises BadInput if a class of the data that an image shows is unknown to the run.
+    A class below 0 is none, and becomes -1. The function raises BadInput for a class of the data
+    that the run does not know.
 
     Args:
       weights: the run.
       names: the names of its classes.
       data: the data.
-      mapped: from `own_classes`.
-      present: the classes of boxes or pixels of an image, int; below 0: none.
       advice: what to do about a class that the run does not know.
     """
-    unknown = present[(present >= 0) & (mapped[present] == UNKNOWN)]
-    if unknown.size:
-        name = data.classes[int(unknown.flat[0])]
-        raise BadInput(
-            f"{data.spec} has the class {name!r}, but {weights} knows only "
-            f"{', '.join(names[:20])}; {advice}."
-        )
+    import numpy as np
+
+    unknown = -2
+    number = {name: n for n, name in enumerate(names)}
+    own = np.array([*(number.get(name, unknown) for name in data.classes), -1], np.int32)
+
+    def mapped(given: np.ndarray) -> np.ndarray:
+        found = own[np.maximum(given, -1)]
+        if (at := found == unknown).any():
+            raise BadInput(
+                f"{data.spec} has the class {data.classes[given[at][0]]!r}, but {weights} knows "
+                f"only {', '.join(names[:20])}; {advice}."
+            )
+        return found
+
+    return mapped
 
 
 def check_all_read(bad: dict[str, str], images: int) -> None:

@@ -157,9 +157,8 @@ def evaluate(args: argparse.Namespace) -> "Detected":
     for note in opened.notes:
         log.info("data: %s", note)
     model = _open(args)
-    own_class = arguments.own_classes(model.run.names, opened)
     advice = "evaluate on data whose classes have these names"
-    known_to = args.weights, model.run.names, opened, own_class
+    own_classes = arguments.own_classes(args.weights, model.run.names, opened, advice)
     objects = detection.Objects(len(model.run.names))
 
     def images() -> "Iterator[tuple[np.ndarray, tuple[str, Truth]]]":
@@ -168,8 +167,7 @@ def evaluate(args: argparse.Namespace) -> "Detected":
                 model.check(image)
             except Unsuitable as e:
                 raise BadInput(f"{example}: {e}, or leave it out.") from e
-            arguments.check_known(*known_to, truth.classes, advice)
-            yield image, (example, truth._replace(classes=own_class[truth.classes]))
+            yield image, (example, truth._replace(classes=own_classes(truth.classes)))
 
     worst = dense_page.Worst()
     with console.bar("images") as progress:

@@ -112,10 +112,8 @@ def evaluate(args: argparse.Namespace) -> "Segmented":
         opened = inference.open_data(args.weights, args.data or "", args.data_dir)
         name, split = inference.choose_split(opened, args.split)
     model = _open(args)
-    own_class = arguments.own_classes(model.run.names, opened)
-    own_class = np.append(own_class, np.int32(-1))  # at -1: no class
     advice = "name such pixels void in the file of classes"
-    known_to = args.weights, model.run.names, opened, own_class
+    own_classes = arguments.own_classes(args.weights, model.run.names, opened, advice)
     palette, pixels = _palette(model), Pixels(len(model.run.names))
 
     def images() -> Iterator[tuple[np.ndarray, tuple[str, np.ndarray]]]:
@@ -124,8 +122,7 @@ def evaluate(args: argparse.Namespace) -> "Segmented":
                 model.check(image)
             except Unsuitable as e:
                 raise BadInput(f"{example}: {e}, or leave it out.") from e
-            arguments.check_known(*known_to, np.unique(mask), advice)
-            yield image, (example, own_class[mask])
+            yield image, (example, own_classes(mask))
 
     worst = dense_page.Worst()
     with console.bar("images") as progress:

@@ -21,7 +21,7 @@ import numpy as np
 
 from vit_jax.data.formats import json_lists
 from vit_jax.data.formats.boxes import NOT_CHECKED, NOT_READ, Annotated, ImageId, Problem
-from vit_jax.data.formats.polygons import UNCHECKED, crosses_itself, wrong_runs
+from vit_jax.data.formats.polygons import Unchecked, crosses_itself, wrong_runs
 from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
 
@@ -118,8 +118,11 @@ class _Collector:
 
     def _segmentation(self, where: str, given: Any) -> None:
         for polygon in given if isinstance(given, list) else ():
-            if problem := crosses_itself(polygon):
-                left_out = NOT_CHECKED if UNCHECKED in problem else NOT_READ
+            try:
+                problem, left_out = crosses_itself(polygon), NOT_READ
+            except Unchecked as e:
+                problem, left_out = str(e), NOT_CHECKED
+            if problem:
                 self.wrong(where, f"its polygon {problem}", left_out)
         if isinstance(given, dict):
             if problem := wrong_runs(given):

@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 
-UNCHECKED = "checked up to"  # in the reason against a polygon of which nothing is known
 _MOST_CORNERS = 4096  # a polygon with more is not checked: pairs of edges are compared
 _ROWS = 256  # edges that are compared with all others at a time
+
+
+class Unchecked(Exception):
+    """A polygon has too many corners to be checked."""
 
 
 def crosses_itself(polygon: Any) -> str:
@@ -20,6 +23,9 @@ def crosses_itself(polygon: Any) -> str:
 
     Args:
       polygon: a list x, y, x, y, ... in pixels.
+
+    Raises:
+      Unchecked: it has more than 4,096 corners.
     """
     try:
         corners = np.array(polygon, np.float64)
@@ -31,7 +37,7 @@ def crosses_itself(polygon: Any) -> str:
     begin = begin[(begin != np.roll(begin, 1, axis=0)).any(axis=1)]
     end = np.roll(begin, -1, axis=0)
     if len(begin) > _MOST_CORNERS:
-        return f"has {len(begin):,} corners, and is {UNCHECKED} {_MOST_CORNERS:,}"
+        raise Unchecked(f"has {len(begin):,} corners, and is checked up to {_MOST_CORNERS:,}")
     for first in range(0, len(begin), _ROWS):
         a, b = begin[first : first + _ROWS, None], end[first : first + _ROWS, None]
         apart = _side(a, b, begin) * _side(a, b, end) < 0

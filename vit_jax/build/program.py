@@ -23,7 +23,7 @@ from vit_jax.config import load as config_lib
 from vit_jax.config import sections, timeline, trainable
 from vit_jax.models import variants
 from vit_jax.optim import optimizers, schedules
-from vit_jax.runtime import compile_ahead, recovery
+from vit_jax.runtime import compile_ahead, kept_programs, recovery
 from vit_jax.step import state, train_step
 from vit_jax.step.objective import PARAMETERS, Batch, Network, Objective, ReadModel
 
@@ -136,13 +136,13 @@ class Program:
 
         Tracing happens here, where jax has the settings of the caller.
         """
-        self.compiling[name] = submit(self._lower(name).compile)
+        self.compiling[name] = submit(functools.partial(kept_programs.compiled, self._lower(name)))
 
     def compiled(self, name: str) -> jax.stages.Compiled:
         """Returns `create` or `step`, compiled."""
         recovery.passed("program")
         compiling = self.compiling.get(name)
-        compiled = compiling.result() if compiling else self._lower(name).compile()
+        compiled = compiling.result() if compiling else kept_programs.compiled(self._lower(name))
         recovery.passed("compile")
         return compiled
 

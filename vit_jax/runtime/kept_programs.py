@@ -1,0 +1,61 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Keeps compiled programs that jax does not keep: on CPUs, those of all processes but the first.
+
+jax 0.10 writes the programs of process 0 only. On GPUs and TPUs the others find them, because
+their keys are equal. On CPUs the key depends on the process, so each other process would compile
+again at every start. Start from `compiled`.
+"""
+
+import hashlib
+import importlib.metadata
+import os
+import time
+from pathlib import Path
+
+import jax
+from jax.experimental import serialize_executable
+
+from vit_jax.hardware import detect
+from vit_jax.runtime import compile_ahead
+from vit_jax.storage import cache
+from vit_jax.storage import files as storage
+
+
+def compiled(lowered: jax.stages.Lowered) -> jax.stages.Compiled:
+    """Compiles a program, or reads it if an earlier start of this process has compiled it.
+
+    The folder is that of `cache.keep_compiled`, where a damaged program is made again.
+    """
+    folder = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
+    if not folder or jax.process_index() == 0 or jax.default_backend() != "cpu":
+        return lowered.compile()  # jax keeps it
+    path = storage.path(folder) / f"{_key(lowered)}.program"
+    if (kept := _read(path)) is not None:
+        return serialize_executable.deserialize_and_load(kept, lowered.in_tree, lowered.out_tree)
+    begin = time.monotonic()
+    program = lowered.compile()
+    if time.monotonic() - begin > cache.LEAST_SECS:
+        content = serialize_executable.serialize(program)[0]
+        storage.write(path, hashlib.sha256(content).digest() + content)
+    return program
+
+
+def _key(lowered: jax.stages.Lowered) -> str:
+    """Returns a name that differs where the compiled program may differ."""
+    versions = [importlib.metadata.version(package) for package in ("jax", "jaxlib")]
+    flags = os.environ.get("XLA_FLAGS", ""), compile_ahead.options("cpu")
+    place = detect.processor(), jax.process_index(), str(jax.devices())
+    parts = (lowered.as_text(), versions, flags, place)
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def _read(path: Path) -> bytes | None:
+    """Returns the program in a file; None if there is none or it is damaged."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    digest, program = content[:32], content[32:]
+    return program if hashlib.sha256(program).digest() == digest else None

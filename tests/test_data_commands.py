@@ -188,6 +188,7 @@ def test_sheet_of_a_recipe_has_what_the_host_makes(tmp_path, monkeypatch, spec, 
         (["--ops=decode"], ["--ops has no use with --config", "--config.data.train_ops"]),
         (["--config.data.sauce=x"], ["data.sauce"]),
         (["--config.data.source=masks:/nowhere"], ["/nowhere", "does not exist"]),
+        (["digits", "--config.data.source=masks:/nowhere"], ["both SOURCE and --config.data.s"]),
     ],
 )
 def test_sheet_of_a_recipe_refuses(capsys, more, parts):
@@ -516,6 +517,18 @@ def test_sheet_has_a_legend_of_the_classes_that_are_drawn(written):
         for label in shown:
             left = next(box[0] for text, box in written[::-1] if text == names[label])
             assert (pixels[-12 - 22, 12 + int(left) - 8] == FIRST[label]).all()
+
+
+def test_sheet_has_the_colours_of_the_data():
+    own = np.array([[1, 2, 3], [250, 100, 50]], np.uint8)
+    mask = np.ones((1, 8, 8), np.int32)
+    grey, labels = np.full((1, 8, 8, 3), 100, np.uint8), np.full((1, 1), -1, np.int32)
+    split = splits.of_arrays("a", grey, labels, mask=mask)
+    table = dataclasses.replace(split.table, colours=lambda: own)
+    pipe = pictures.batches(dataclasses.replace(split, table=table), image_size=8, fields=None)
+    data = show.sheet(pipe, ["sky", "sea"], source="a", chain="", rows=1, columns=1)
+    drawn = {tuple(pixel) for pixel in np.asarray(Image.open(io.BytesIO(data))).reshape(-1, 3)}
+    assert {(175, 100, 75), (250, 100, 50)} <= drawn  # over the image, and in the legend
 
 
 @pytest.mark.parametrize("letters", ["éßäñ", "ЖΩšł"])

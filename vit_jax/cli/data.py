@@ -282,6 +282,8 @@ def _show_recipe(args: argparse.Namespace, rest: Sequence[str]) -> int:
     from vit_jax.config import load as config_lib
 
     given = [f"--config.data.source={args.source}"] if args.source is not None else []
+    if given and any(word.split("=")[0] == "--config.data.source" for word in rest):
+        raise BadInput("data show has both SOURCE and --config.data.source; leave one out.")
     config = config_lib.load(args.config, [*rest, *given])
     from vit_jax.build import defaults, splits
     from vit_jax.build import run as build

@@ -3,8 +3,9 @@
 
 """Draws a contact sheet: the first training examples as the model sees them, with class names.
 
-Masks are drawn as colours over the image, boxes as frames. Colours follow the number of the class;
-a legend below the images names the classes that are drawn.
+Masks are drawn as colours over the image, boxes as frames. Colours are those that the data give
+the classes of masks, or else follow the number of the class; a legend below the images names the
+classes that are drawn.
 Pixels without a class stay as they are, and so does class 0 unless it has a name of its own other
 than background. Examples without labels are named by the classes of their masks or boxes.
 
@@ -67,7 +68,9 @@ def sheet(
     facts = f"{source}: {len(pipe.split):,} training examples, {len(classes):,} classes"
     heading = [line for text in (facts, chain) for line in _lines(text, width - 2 * _MARGIN, font)]
     top = len(heading) * _LINE + 2 * _MARGIN
-    key = _legend(batch, classes, width - 2 * _MARGIN)
+    table = pipe.split.table
+    own = None if table.colours is None else table.colours()
+    key = _legend(batch, classes, width - 2 * _MARGIN, own)
     bottom = top + rows * step_y
     page = Image.new("RGB", (width, bottom + len(key) + _MARGIN * bool(key.size)), _PAPER)
     draw = ImageDraw.Draw(page)
@@ -76,7 +79,8 @@ def sheet(
     for number, pixels in enumerate(visible(batch["image"])):
         x, y = _MARGIN + number % columns * step_x, top + number // columns * step_y
         if "mask" in batch:
-            pixels = _with_mask(pixels, batch["mask"][number], classes, batch["labels"][number])
+            labels = batch["labels"][number]
+            pixels = _with_mask(pixels, batch["mask"][number], classes, labels, own)
         sides = (wide, high)
         if GRID in batch:  # the image itself, inside the place of the canvas
             patch = pipe.ops[-1].patch  # type: ignore[attr-defined]
@@ -111,15 +115,17 @@ def _frame(
 
 
 def _with_mask(
-    pixels: np.ndarray, mask_HW: np.ndarray, classes: Sequence[str], labels: np.ndarray
-) -> np.ndarray:
+    pixels: np.ndarray, mask_HW: np.ndarray, classes: Sequence[str], labels: np.ndarray,
+    own: np.ndarray | None,
+) -> np.ndarray:  # fmt: skip
     """Returns an image with half the colour of each pixel's class.
 
     Class 0 is painted where masks have the classes of the source, which then has no labels.
     """
     named = (labels < 0).all() and not _BACKGROUND.fullmatch(classes[0])
     shown = mask_HW if named else np.where(mask_HW > 0, mask_HW, -1)
-    return colours.overlay(pixels, shown, colours.palette(int(mask_HW.max(initial=0)) + 1))
+    every = colours.palette(int(mask_HW.max(initial=0)) + 1) if own is None else own
+    return colours.overlay(pixels, shown, every)
 
 
 def _labels(batch: Mapping[str, np.ndarray], number: int) -> np.ndarray:
@@ -131,7 +137,9 @@ def _labels(batch: Mapping[str, np.ndarray], number: int) -> np.ndarray:
     return labels
 
 
-def _legend(batch: Mapping[str, np.ndarray], classes: Sequence[str], width: int) -> np.ndarray:
+def _legend(
+    batch: Mapping[str, np.ndarray], classes: Sequence[str], width: int, own: np.ndarray | None
+) -> np.ndarray:
     """Returns the names of the classes that are drawn, on their colours, uint8 [H, W, 3].
 
     It has no rows if there are none, or if the numbers of a mask have no names.
@@ -146,7 +154,7 @@ def _legend(batch: Mapping[str, np.ndarray], classes: Sequence[str], width: int)
         return np.zeros((0, 0, 3), np.uint8)
     font = colours.font_of(14)
     names = [_shortened(_plain(name), width - 16, font) for name in classes]
-    return colours.legend(names, sorted(shown), width)
+    return colours.legend(names, sorted(shown), width, own)
 
 
 def _by_count(classes: np.ndarray) -> np.ndarray:

@@ -193,6 +193,7 @@ def test_the_fused_path_may_be_recomputed(remat):
     assert_agree(both("vit", "float32", remat)[1], both("vit", "float32")[0], 2e-5)
 
 
+@pytest.mark.integration
 def test_both_paths_agree_where_heads_and_batch_are_split():
     rules = rules_of((1, 2, 2, 2))
     cfg = tiny.config(depth=2, attention="fused")

@@ -261,6 +261,7 @@ def test_scan_loop_and_unrolled_layers_are_the_same_also_with_dropout():
     np.testing.assert_allclose(looped, expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.integration
 def test_stochastic_depth_drops_the_layers_of_whole_images():
     """An image without its layers has the same logits whatever the others draw."""
     cfg, params, images = params_and_images("vit", 1, drop_path=0.9, depth=1)
@@ -323,6 +324,7 @@ def test_feature_maps_are_those_of_the_levels(family):
     assert first.shape[1:] == {"vit": (2, 3, 32), "resnet": (5, 6, 128)}[family]
 
 
+@pytest.mark.integration
 @EVERY
 def test_bfloat16_stays_near_float32(family):
     cfg, params, images = params_and_images(family, 8)

@@ -60,6 +60,7 @@ def with_replacements(root, split, pairs):
         (root / split.name(index)).write_bytes((root / split.name(other)).read_bytes())
 
 
+@pytest.mark.integration
 def test_a_bad_image_is_replaced_by_the_next_good_one_and_nothing_else_changes(tmp_path):
     split, chain = files(tmp_path), "decode|inception_crop({size})|flip_lr"
     names = [split.name(i) for i in range(COUNT)]

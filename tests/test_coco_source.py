@@ -218,6 +218,7 @@ GOOD = {
 }  # fmt: skip
 
 
+@pytest.mark.integration
 @given(
     where=st.sampled_from([(k, f) for k, v in GOOD.items() for f in v[0]]), value=hostile.VALUES,
     polygons=st.booleans(),

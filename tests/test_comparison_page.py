@@ -57,6 +57,7 @@ def test_key_that_only_one_has_is_a_dash(tmp_path):
     )
 
 
+@pytest.mark.integration
 def test_of_many_runs_the_best_are_drawn(tmp_path):
     runs = [read(tmp_path / f"{i:02}", metrics=rows(top1=0.5 + i / 100)) for i in range(14)]
     drawn, sentence = comparison.chosen(runs)

@@ -5,6 +5,7 @@
 
 import xml.etree.ElementTree as ET
 
+import pytest
 from workdirs import rows, written
 
 from vit_jax.reports.run import curves, history
@@ -21,6 +22,7 @@ def listed(svg, names):
     return [text for text in texts if text in names]
 
 
+@pytest.mark.integration
 def test_of_one_run_everything_that_it_has_is_drawn(tmp_path):
     metrics = [row | {"perf/mfu": 0.3} if "perf/img_per_sec" in row else row for row in rows()]
     metrics.insert(3, {"step": 500, "fewshot_pets/5shot": 0.3})

@@ -137,6 +137,7 @@ def test_show_writes_a_picture(images, tmp_path, capsys):
     assert out.read_bytes() != first
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("recipe, field", [("segment", "mask"), ("detect", "boxes")])
 def test_sheet_of_a_recipe_has_the_batch_of_its_run(tmp_path, monkeypatch, recipe, field):
     """The same crops, flips and colours of image, mask and boxes, in the order of training."""

@@ -414,6 +414,7 @@ FILES = (
 ONE, TWO = "decode|inception_crop({size})", "decode|inception_crop({size})|flip_lr|shift(2)"
 
 
+@pytest.mark.integration
 def test_one_pass_gives_the_pixels_of_two():
     for text in (ONE, TWO, "decode(exif=True)|inception_crop({size})"):
         fused, plain = chain(text), op_by_op(text)

@@ -249,6 +249,7 @@ def test_boxes_come_back_from_what_positions_should_say():
     assert average_precision.ap50([moved], CLASSES) == 0
 
 
+@pytest.mark.integration
 def test_the_best_pairs_of_position_and_class_are_candidates_in_each_level(monkeypatch):
     """Boxes that do not overlap, so that all candidates remain; four for each level."""
     monkeypatch.setattr(dense_boxes, "_CANDIDATES", 4)

@@ -158,6 +158,7 @@ def test_erasing_is_that_of_the_host(monkeypatch, text):
 CHAIN = "inception_crop({size})|flip_lr|randaug(1, 10, colors=True)|random_erasing(0.9)"
 
 
+@pytest.mark.integration
 def test_rows_draw_for_themselves_and_for_their_step():
     ops = device_ops.parse(CHAIN, SIDES, (16, 16), 3)
     images = np.stack([IMAGE] * 4)

@@ -303,6 +303,7 @@ def test_sinkhorn_uses_all_prototypes_and_real_rows_alone():
     np.testing.assert_allclose(q.sum(axis=0), 8, rtol=0.1)
 
 
+@pytest.mark.integration
 def test_masks_are_blocks_of_one_view_with_the_stated_share():
     masks = jax.vmap(lambda key: block_masks.draw(key, 8, 10, (0.1, 0.5)))(
         jax.random.split(KEY, 200)
@@ -549,6 +550,7 @@ def test_recipe_of_every_paper_is_valid(paper):
         assert config.fewshot.sources == (("imagenet", "tfds:imagenet2012"),)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("reader", ["tf", "python"])
 def test_views_of_the_recipe_come_from_both_readers(reader):
     from vit_jax.config import images as images_lib

@@ -105,6 +105,7 @@ def test_kept_activations_grow_with_images_and_shrink_with_remat_and_accumulatio
     assert estimate.saved_bytes(small(accumulation=2)) == pytest.approx(kept["none"] / 2, rel=0.02)
 
 
+@pytest.mark.integration
 def test_estimated_peak_is_near_that_of_a_compiler():
     made = small(batch_size=256)
     compiled = device_memory.peak_bytes(made.lower_step().compile())
@@ -206,6 +207,7 @@ def test_gpus_of_one_machine_are_joined_by_links_and_machines_by_the_network():
     assert estimate.step_secs(made, machines, sent)[1] == "network"
 
 
+@pytest.mark.integration
 def test_every_family_can_be_estimated():
     sizes = {"model__width": 0, "model__mlp": 0, "model__heads": 0}
     for variant, depth in (("R+Ti/16", 1), ("BiT-custom", 0), ("Mixer-S/16", 1)):

@@ -115,6 +115,7 @@ def test_without_two_images_of_a_class_the_strength_is_one():
     assert probe.choose_strength(np.eye(3, dtype=np.float32), np.arange(3), 3) == 1.0
 
 
+@pytest.mark.integration
 def test_probe_learns_and_scale_and_shift_of_features_do_not_matter(monkeypatch):
     monkeypatch.setattr(probe, "MOST_STEPS", 50)
     x, labels, _ = drawn(200, 8)

@@ -57,6 +57,7 @@ def test_commands_and_python_of_the_page(workdir, tmp_path, monkeypatch, capsys)
         assert np.isfinite(names["logits"]).all()
 
 
+@pytest.mark.integration
 def test_configuration_of_timm_is_that_of_the_run(workdir, tmp_path):
     out = tmp_path / "x.safetensors"
     assert export(workdir, "--format=timm", f"--out={out}") == 0

@@ -405,6 +405,7 @@ def files(root):
     return opened.splits["train"]
 
 
+@pytest.mark.integration
 def test_views_have_their_own_size_count_and_draws(tmp_path):
     split = files(tmp_path)
     plain = list(pictures.batches(split, CROPS).train(0, 4))

@@ -80,6 +80,7 @@ SHAPES = st.lists(
 KINDS = st.sampled_from(["<f4", ">f4", "<f2", "<f8", "|V2", "|O", "<U9", "|V0", "<i8", "x", ""])
 
 
+@pytest.mark.integration
 @pytest.mark.timeout(60)
 @given(st.sampled_from(sorted(arrays())), SHAPES, KINDS, st.booleans())
 @example("head/kernel", (8, 2**28), "<f2", False)
@@ -159,6 +160,7 @@ def test_changed_safetensors_is_read_or_refused(tmp_path_factory, content):
     both(path)
 
 
+@pytest.mark.integration
 @pytest.mark.timeout(60)
 def test_many_small_tensors_are_read_in_one_go(tmp_path):
     empty = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}

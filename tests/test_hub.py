@@ -130,6 +130,7 @@ def test_a_name_stands_for_one_commit_in_a_process(published):
     assert published.asked == []
 
 
+@pytest.mark.integration
 def test_commands_take_a_name(published, tmp_path, capsys):
     (image,) = model_commands.digit_files(tmp_path / "digits", 1)
     for words in (
@@ -250,6 +251,7 @@ def test_card_has_the_facts_of_the_run(repository, digits_run):
         assert word in body, word
 
 
+@pytest.mark.integration
 def test_a_card_without_a_licence_says_so(digits_run, tmp_path, capsys):
     words = "push", digits_run, "someone/digits", f"--out={tmp_path / 'out'}"
     assert model_commands.command(capsys, *words)[0] == 0

@@ -96,6 +96,7 @@ def unit(x):
     return x / np.linalg.norm(x, axis=-1, keepdims=True)
 
 
+@pytest.mark.integration
 def test_bert_of_a_file_by_hand(tmp_path):
     """The first token stands for the text, and nothing reads what fills a text up."""
     arrays = bert()
@@ -164,6 +165,7 @@ def image_tower(projected):
     return cfg, tiny.randomised(variants.shapes(cfg, 16, 16), seed=2)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("projected", [True, False], ids=["LiT-B16B", "LiT-L16L"])
 def test_both_towers_of_lit(tmp_path, pieces, projected):
     """The image tower has a class token; that of LiT-B16B also has a head."""

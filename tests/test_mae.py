@@ -131,6 +131,7 @@ def test_masked_pixels_have_no_influence_and_visible_ones_on_every_patch():
     assert np.all(np.abs(after - before).max(axis=-1) > 1e-5)
 
 
+@pytest.mark.integration
 def test_tokens_and_the_decoders_ends_start_as_published():
     """Normal of 0.02 for both tokens; Xavier, as in every linear layer, at the decoder's ends."""
     model = variants.make(MAE(depth=1, width=128, heads=4).model(tiny.config(depth=1, width=512)))
@@ -285,6 +286,7 @@ def test_gradients_reach_encoder_and_decoder_and_every_step_draws_anew():
     assert len({tuple(r) for keys in drawn for r in np.asarray(mae.ranks(keys, 64))}) == 4
 
 
+@pytest.mark.integration
 def test_an_image_is_evaluated_the_same_way_in_any_batch():
     _, model, params = small()
     evaluate = jax.jit(functools.partial(SMALL.eval_sums, network(model)))

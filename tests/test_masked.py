@@ -370,6 +370,7 @@ def test_every_step_draws_anew():
     assert len(set(linear_steps("mean", lr=0.0)[0][:, 0])) == 3
 
 
+@pytest.mark.integration
 def test_evaluation_does_not_depend_on_batches_and_padding():
     made = objective()
     params, apply = linear(made)

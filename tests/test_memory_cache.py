@@ -51,6 +51,7 @@ def names(split):
     return [split.name(i) for i in range(len(split))]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "kind, chain", [("raw", "decode"), *(("decoded", chain) for chain in CHAINS)]
 )

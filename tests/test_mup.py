@@ -54,6 +54,7 @@ def test_factors_are_those_of_table_3(name, options, into, hidden, out):
         assert {path: found[path] for path in paths} == dict.fromkeys(paths, pytest.approx(power))
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("name", ["adamw", "sgd", "muon"])
 def test_the_rate_of_a_parameter_is_multiplied_and_its_decay_is_not(name):
     params = tiny.params(tiny.config())

@@ -105,6 +105,7 @@ def picture(height, width, seed):
     return np.clip(near + slope, 0, 255).astype(np.uint8)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("text", CHAINS)
 @given(st.integers(16, 70), st.integers(16, 70), st.integers(0, 99), SEEDS)
 def test_ops_are_within_one_grey_level_of_tensorflow(text, height, width, kind, seed):

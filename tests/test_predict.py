@@ -23,6 +23,7 @@ def rows(text):
     return list(csv.DictReader(io.StringIO(text)))
 
 
+@pytest.mark.integration
 def test_likeliest_classes_of_each_image_are_written(digits_run, tmp_path, capsys):
     paths, out = (
         model_commands.digit_files(tmp_path / "images", 12),

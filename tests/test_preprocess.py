@@ -312,6 +312,7 @@ def test_ops_apply_from_left_to_right():
     assert abs(run("central_crop(8)|resize(4)", image) - wanted).max() <= 0.5 + 1e-3
 
 
+@pytest.mark.integration
 def test_each_op_of_a_chain_draws_for_itself():
     """Two flips with the same draw would always give the image itself."""
     image = pictures.noise(4, 4)

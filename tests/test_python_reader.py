@@ -81,6 +81,7 @@ def records(root):
 AUGMENTED = "decode|inception_crop({size})|flip_lr|shift(2)"
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     "spec, ops",
     [
@@ -134,6 +135,7 @@ def test_views_texts_and_rows_of_a_process_are_those_of_tensorflow():
         same(expected, made)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("kind", ["coco", "yolo", "masks", "mix", "synthetic:voc"])
 def test_masks_and_boxes_in_batches_are_those_of_tensorflow(tmp_path, kind):
     """Masks are exactly those, boxes up to rounding."""

@@ -373,6 +373,7 @@ def test_hue_turns_by_a_share_of_the_circle(drawn, draw):
     assert abs(colored("color_jitter(hue=0.2)", image) - wanted).max() <= 0.6
 
 
+@pytest.mark.integration
 def test_factors_are_drawn_evenly_and_apart():
     image = np.full((4, 4, 3), 100, np.uint8)
     levels = np.array([colored("color_jitter(0.5)", image, s)[0, 0, 0] for s in range(300)])
@@ -406,6 +407,7 @@ def test_blur_is_a_gaussian(sigma):
     assert abs(got - np.asarray(pillow))[6:-6, 6:-6].mean() < 3
 
 
+@pytest.mark.integration
 def test_three_augment_takes_one_of_three_then_jitters(monkeypatch):
     monkeypatch.setattr(color.ColorJitter, "__call__", lambda self, image, seed: image)
     image = pictures.noise(12, 15)
@@ -428,6 +430,7 @@ def test_three_augment_takes_one_of_three_then_jitters(monkeypatch):
     assert len(blurred) > 15
 
 
+@pytest.mark.integration
 def test_three_augment_jitters_by_three_tenths():
     image = np.full((8, 8, 3), 100, np.uint8)  # what grey and blur leave alone
     levels = [int(colored("three_augment", image, s)[0, 0, 0]) for s in range(150)]

@@ -18,6 +18,7 @@ def test_run_is_asked_for(words, said, capsys):
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.integration
 def test_commands_of_the_pages_are_run(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("quickstart", "mine", "first", "second"):

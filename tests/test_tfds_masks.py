@@ -187,6 +187,7 @@ def test_check(tmp_path, capsys):
     assert pixels_of["far"] == sum((mask == 2).sum() for mask in right)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("reader", ["tf", "python"])
 def test_show_draws_masks(tmp_path, monkeypatch, capsys, reader):
     folder = prepared(tmp_path, more=label())

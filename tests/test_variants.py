@@ -714,6 +714,7 @@ def test_remat_changes_neither_value_nor_gradients(family, remat):
         )
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("family", ["hybrid", "bit", "mixer"])
 def test_remat_recomputes_what_it_says(family):
     def counts(remat):
@@ -761,6 +762,7 @@ def test_what_is_kept_for_the_backward_pass_is_what_remat_says(family, scan):
         assert 0.97 * expected < named - full <= expected
 
 
+@pytest.mark.integration
 def test_several_names_keep_what_each_keeps():
     names = ("query", "key", "value", "attention", "attention_out", "mlp_up", "mlp_down")
     full = kept_bytes(tiny.config(remat="full"))

@@ -248,6 +248,7 @@ def test_remat_changes_neither_value_nor_gradients(remat, scan):
         )
 
 
+@pytest.mark.integration
 def test_remat_recomputes_what_it_says():
     def counts(remat):
         text = value_and_grads(remat, True)[1]
@@ -260,6 +261,7 @@ def test_remat_recomputes_what_it_says():
     assert full[1] > none[1]
 
 
+@pytest.mark.integration
 def test_head_starts_at_zero_with_the_given_bias():
     cfg = tiny.config(pool="map", head_bias=-10.0, depth=1, representation=6)
     model = variants.make(cfg)

@@ -135,6 +135,7 @@ def test_every_parameter_has_a_gradient(settings):
     assert not silent
 
 
+@pytest.mark.integration
 def test_names_that_remat_keeps():
     gated = {"gate": "silu", "qk_norm": True, "rope": "axial"}
     cfg = tiny.config(**gated, remat="query,mlp_gate", depth=2)

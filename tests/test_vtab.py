@@ -390,6 +390,7 @@ def test_images_and_labels_of_a_task_are_those_of_tfds(slug, data_folder):
         assert "/" in split.name(0)
 
 
+@pytest.mark.integration
 def test_a_batch_of_every_shape_of_image_goes_through_the_chain_of_its_task(data_folder):
     """Grey, zeros and ones, tall and wide: what the recipe does, at a twelfth of its size."""
     for slug in ("eurosat", "kitti_dist", "dspr_ori", "snorb_azim", "dmlab"):

@@ -172,7 +172,7 @@ def test_images_of_a_benchmark_need_one_pass():
     one = of_run(pack=1.5, batch_size=64)
     members = naflex.packing(one.config, one.model.cfg, one.rules).members
     grids = our_steps.random_batch(one)["grid"]
-    assert sorted(members(grids, np.ones(64, bool)).ravel().tolist())[-64:] == sorted(
+    assert sorted(members(grids, jnp.ones(64, bool)).ravel().tolist())[-64:] == sorted(
         [*range(8)] * 8
     )
 

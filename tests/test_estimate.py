@@ -105,6 +105,29 @@ def test_kept_activations_grow_with_images_and_shrink_with_remat_and_accumulatio
     assert estimate.saved_bytes(small(accumulation=2)) == pytest.approx(kept["none"] / 2, rel=0.02)
 
 
+PACKED = {"model__naflex": 4, "data__train_ops": "decode|naflex({size}, 16)", "pack": 4}
+
+
+def test_rows_of_several_images_keep_the_tokens_of_each():
+    """16 patches and 2 * 4 class tokens for 4 images, which have 17 tokens each on their own."""
+    alone = estimate.saved_bytes(small(**PACKED | {"pack": 1}))
+    assert 4 * estimate.saved_bytes(small(**PACKED)) == pytest.approx(24 / 17 * alone, rel=0.05)
+    rows = {**PACKED, "mesh__tensor": 2}
+    sent = estimate.collectives(small(**rows))["tensor"]["all-reduce"]
+    assert estimate.collectives(small(**rows | {"pack": 1}))["tensor"]["all-reduce"] == 4 * sent
+
+
+@pytest.mark.integration
+def test_packing_takes_and_sends_what_one_pass_does():
+    made = small(batch_size=256, **PACKED)
+    compiled = made.lower_step().compile()
+    peak = device_memory.peak_bytes(compiled)
+    assert 0.6 * peak < estimate.peak_bytes(made) < 1.2 * peak
+    found = hlo.collective_bytes(compiled.as_text(), dict(made.rules.mesh.shape))
+    least = estimate.collectives(made)["data"]["all-reduce"]
+    assert least <= found["data"]["all-reduce"] <= 1.01 * least
+
+
 @pytest.mark.integration
 def test_estimated_peak_is_near_that_of_a_compiler():
     made = small(batch_size=256)

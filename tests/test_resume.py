@@ -58,10 +58,16 @@ def test_continued_equals_uninterrupted_with_other_optimizers(tmp_path, combinat
     assert_equal(tmp_path / "whole", tmp_path / "cut")
 
 
-@pytest.mark.integration
-def test_continued_equals_uninterrupted_in_two_processes(tmp_path):
-    in_two_processes(tmp_path, ALL)
-    assert_equal(tmp_path / ALL / "whole", tmp_path / ALL / "cut")
+@pytest.mark.parametrize(
+    "combination",
+    [
+        pytest.param(ALL, marks=pytest.mark.integration),
+        pytest.param("packed+sam+mesh", marks=slow),
+    ],
+)
+def test_continued_equals_uninterrupted_in_two_processes(tmp_path, combination):
+    in_two_processes(tmp_path, combination)
+    assert_equal(tmp_path / combination / "whole", tmp_path / combination / "cut")
 
 
 @slow

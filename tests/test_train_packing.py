@@ -14,10 +14,14 @@ import tiny
 from test_train_step import HALF, KEY, batch, rules_of
 
 from vit_jax import sharding
+from vit_jax.build import naflex, program
+from vit_jax.build import run as build
 from vit_jax.cli import main
+from vit_jax.config import load as config_lib
 from vit_jax.inference import packing as host
 from vit_jax.models import variants
 from vit_jax.models.naflex import Canvas
+from vit_jax.preflight.bench import our_steps
 from vit_jax.step import state, train_step
 from vit_jax.step.classification import Classification
 from vit_jax.step.objective import Network
@@ -123,7 +127,7 @@ def test_flops_of_a_row_are_those_of_the_compiler(pool):
 
 def words(**more):
     made = {
-        "model.variant": "custom/4", "model.width": 16, "model.depth": 1, "model.mlp": 16,
+        "model.variant": "custom/4", "model.width": 16, "model.depth": 2, "model.mlp": 16,
         "model.heads": 2, "model.naflex": 3, "data.image_size": 16, "data.workers": 1,
         "data.train_ops": "decode|flip_lr|naflex({size}, 4, enlarge=False)",
         "data.eval_ops": "decode|naflex({size}, 4)", "batch_size": 16, "pack": 2,
@@ -131,11 +135,59 @@ def words(**more):
     return [f"--config.{key}={value}" for key, value in (made | more).items()]
 
 
+def of_run(devices=8, **more):
+    config = config_lib.load("configs/base.py", words(**more))
+    build.check(config)
+    return program.make(config, classes=10, examples=64, devices=jax.devices()[:devices])
+
+
+def learned(**more):
+    """The trained parameters and their average after a step of a run, and its metrics."""
+    sgd = {"optimizer.name": "sgd", "optimizer.sgd.accumulator_dtype": "float32"}
+    one = of_run(devices=2, **sgd, **{"schedule.lr": 1, "schedule.warmup": 0}, **more)
+    given = batch(16, 0, 16, 16, 10, mask=np.arange(16) != 3) | {"grid": GRIDS}
+    placed = jax.device_put(given, one.batch_sharding)
+    after, measured = one.step(one.init(), placed, one.step_key)
+    return jax.device_get((after.params, after.ema, measured))
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("more", [
+    {"optimizer.sam.rho": 0.5, "model.remat": "full"},
+    {"trainable": "lora(rank=2)", "ema.decay": 0.5},
+    {"trainable": "last(1)"},
+], ids=str)  # fmt: skip
+def test_an_update_of_part_of_a_model_or_in_two_passes_is_that_of_images_one_by_one(more):
+    want, average, expected = learned(**more, pack=1)
+    have, packed_average, measured = learned(**more, pack=4)
+    assert measured.pop("passes") == 2  # here the largest has a row of its own
+    for name, value in expected.items():
+        assert measured[name] == pytest.approx(value, rel=1e-5), name
+    assert jax.tree.structure(want) == jax.tree.structure(have)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(y, x, atol=1e-5), want, have)
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(y, x, atol=1e-5), average, packed_average)
+
+
+def test_images_of_a_benchmark_need_one_pass():
+    one = of_run(pack=1.5, batch_size=64)
+    members = naflex.packing(one.config, one.model.cfg, one.rules).members
+    grids = our_steps.random_batch(one)["grid"]
+    assert sorted(members(grids, jnp.ones(64, bool)).ravel().tolist())[-64:] == sorted(
+        [*range(8)] * 8
+    )
+
+
 @pytest.mark.parametrize("more, parts", [
     ({"data.train_ops": "decode|resize({size})"}, ["pack=2", "one size", "naflex({size}, PATCH)"]),
     ({"objective": "siglip"}, ["pack=2", "siglip", "learn classes"]),
     ({"model.drop_path": 0.1}, ["pack=2", "drop_path=0.1", "drop_path=0"]),
     ({"pack": 0.5}, ["pack", "0.5", "[1, 10000]"]),
+    ({"pack": 17, "batch_size": 512}, ["pack=17", "16 patches", "at most 16"]),
+    ({"pack": 4}, ["pack=4", "has 2 of", "fill no row", "from 2 to 2", "larger batch_size"]),
+    ({"pack": 1.2, "batch_size": 32}, ["pack=1.2", "has 4 of", "as many rows", "from 1.34 to 4"]),
+    ({"accumulation": 2}, ["pack=2", "has 1 of", "accumulation=2", "give a larger batch_size"]),
+    ({"masked.target": "mean"}, ["masked.target=mean takes images of one size"]),
+    ({"objective": "mae"}, ["objective=mae takes images of one size"]),
 ])  # fmt: skip
 def test_what_cannot_be_packed_is_refused(tmp_path, root, capsys, more, parts):
     recipe = f"--config={root / 'configs' / 'quickstart.py'}"

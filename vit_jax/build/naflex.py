@@ -45,9 +45,13 @@ def check(
             f"write naflex({{size}}, {cfg.patch})."
         )
     if key != "fewshot.ops" and not objective.ANY_SHAPE:
+        learned, teacher = f"objective={config.objective}", config.distillation.teacher
+        if config.masked.target != "none":
+            learned = f"masked.target={config.masked.target}"
+        learned = f"distillation.teacher={teacher}" if teacher else learned
         raise BadInput(
-            f"{key}={chain!r}: objective={config.objective} takes images of one size; write "
-            "resize({size}), or learn classes or texts."
+            f"{key}={chain!r}: {learned} takes images of one size; write resize({{size}}), or "
+            f"learn classes or texts{' without a teacher' if teacher else ''}."
         )
     if trains and config.data.device_ops:
         raise BadInput(
@@ -67,7 +71,22 @@ def packing(config: sections.Config, cfg: Any, rules: Rules | None) -> Packing:
     return Packing(config.pack, length, rules.batch_parts if rules else 1)
 
 
-def check_packing(config: sections.Config, objective: Objective) -> None:
+def check_rows(config: sections.Config, rules: Rules) -> None:
+    """Raises BadInput unless the images of each device share rows, and fill one on average."""
+    count = config.batch_size // config.accumulation // rules.batch_parts
+    if config.pack <= count and math.ceil(count / config.pack) < count:
+        return
+    least = math.ceil(100 * count / (count - 1)) / 100 if count > 1 else 0
+    choice = f"pack from {least:g} to {count}, " if least else ""
+    raise BadInput(
+        f"pack={config.pack}: a device has {count} of the images of a micro-batch, which "
+        f"{'fill no row' if config.pack > count else 'make as many rows'} (batch_size="
+        f"{config.batch_size}, accumulation={config.accumulation}, devices that share the batch: "
+        f"{rules.batch_parts}); give {choice}a larger batch_size, or leave pack out."
+    )
+
+
+def check_packing(config: sections.Config, cfg: Any, objective: Objective) -> None:
     """Raises BadInput for `pack` with images, an objective or a model that cannot be packed."""
     data, images = config.data, images_lib.of(config.data)
     last = preprocess.parse("data.train_ops", data.train_ops, images.size, images.channels)[-1]
@@ -76,6 +95,12 @@ def check_packing(config: sections.Config, objective: Objective) -> None:
         raise BadInput(
             f"{given}, and data.train_ops={data.train_ops!r} makes images of one size; end it with "
             "naflex({size}, PATCH) and leave data.views out, or leave pack out."
+        )
+    patches = packing(config, cfg, rules=None).length
+    if config.pack > patches:
+        raise BadInput(
+            f"pack={config.pack}: a row has {patches} patches, and each image at least one; give "
+            f"at most {patches}."
         )
     if not objective.PACKS:
         raise BadInput(

@@ -30,15 +30,20 @@ if TYPE_CHECKING:
 def make_rules(config: sections.Config, devices: Sequence[Any] | None = None) -> sharding.Rules:
     """Makes the mesh and the placement.
 
-    Checks that the batch and its micro-batches divide over devices.
+    Checks that the batch and its micro-batches divide over devices, and that `pack` suits them.
 
     Raises:
-      BadInput: the devices do not fill the mesh, or the mesh does not divide a batch.
+      BadInput: the devices do not fill the mesh, the mesh does not divide a batch, or the images of
+        a device cannot be packed.
     """
     shape = frozen.arguments(config.mesh)
     places = shape.pop("rules")
     rules = sharding.Rules(sharding.make_mesh(**shape, devices=devices), places)
     check_batches(config, rules)
+    if config.pack > 1:
+        from vit_jax.build import naflex
+
+        naflex.check_rows(config, rules)
     return rules
 
 

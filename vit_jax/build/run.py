@@ -63,7 +63,7 @@ def check(config: sections.Config) -> None:
     if config.pack > 1:
         from vit_jax.build import naflex
 
-        naflex.check_packing(config, objective)
+        naflex.check_packing(config, cfg, objective)
     placement.check(config, objective, cfg)
     specs = [("data.source", config.data.source)]
     specs += [(f"evals.{n}.source", part.source) for n, part in config.evals.items() if part.source]

@@ -6,6 +6,7 @@
 Start from `train`. Images and labels are random, and on the device already.
 """
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +18,7 @@ from vit_jax.build import program
 from vit_jax.build import run as build
 from vit_jax.config import load as config_lib
 from vit_jax.config import recipes, sections
+from vit_jax.data.example import GRID
 from vit_jax.errors import BadInput
 from vit_jax.evaluators import features
 from vit_jax.hardware import detect, device_memory
@@ -154,13 +156,19 @@ def products(asked: Asked) -> Timed:
 
 
 def random_batch(made: program.Program) -> dict[str, jax.Array]:
-    """Makes a batch of random pixels and labels, placed as in training."""
+    """Makes a batch of random pixels and labels, placed as in training.
+
+    Images of any aspect ratio are as large as their rows have room for: one pass has all.
+    """
     random, most = np.random.default_rng(0), {"uint8": 256, "int32": CLASSES, "bool": 2}
     arrays = {
         name: random.integers(0, most[field.dtype.name], field.shape).astype(field.dtype)
         for name, field in made.batch().items()
     }
     arrays["_mask"] = np.ones(made.config.batch_size, bool)
+    if GRID in arrays:
+        patches = math.prod(variants.grid(made.model.cfg, *made.images.size))
+        arrays[GRID][:] = 1, patches // math.ceil(made.config.pack)
     return jax.device_put(arrays, made.batch_sharding)
 
 

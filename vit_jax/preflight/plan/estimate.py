@@ -16,6 +16,7 @@ import numpy as np
 from jax.extend.core import Literal
 
 from vit_jax import tree
+from vit_jax.build import naflex
 from vit_jax.build.program import Program, network
 from vit_jax.hardware.topology import Accelerator
 from vit_jax.models import layers, variants
@@ -67,7 +68,6 @@ def saved_bytes(program: Program) -> int:
         # Differentiation of stacked layers records all of them; a compiler then drops the frozen.
         return saved_bytes(program.changed({"model.scan": False}))
     images = config.batch_size // config.accumulation // program.rules.batch_parts
-    rows = math.ceil(images / config.pack)
     bare = variants.make(program.model.cfg.in_form(unrolled=False))  # else copies would count
     called = network(bare, program.images, objective.reads)
 
@@ -82,9 +82,12 @@ def saved_bytes(program: Program) -> int:
         return jax.vjp(loss, state.params)[1]
 
     batch = {
-        name: jax.ShapeDtypeStruct((rows, *field.shape[1:]), field.dtype)
+        name: jax.ShapeDtypeStruct((images, *field.shape[1:]), field.dtype)
         for name, field in program.batch().items()
     }
+    if config.pack > 1:
+        of_device = naflex.packing(config, program.model.cfg, rules=None)
+        batch["members"] = jax.eval_shape(of_device.members, batch["grid"], batch["_mask"])
     key = jax.eval_shape(lambda: jax.random.key(0))
     jaxpr = jax.make_jaxpr(kept)(program.abstract, batch, key).jaxpr
     inputs = set(jaxpr.invars)
@@ -95,10 +98,12 @@ def saved_bytes(program: Program) -> int:
 def peak_bytes(program: Program) -> int:
     """Returns the bytes of state, gradients, kept activations and images on one device.
 
-    SAM holds the parameters of its second pass too. This is a lower bound.
+    SAM holds the parameters of its second pass too, and the loop over further passes of packed
+    images the gradients so far. This is a lower bound.
     """
     gradients, images = _tree_bytes(program.abstract.params), _tree_bytes(program.batch())
-    return state_bytes(program) + program.passes * gradients + saved_bytes(program) + images
+    trees = program.passes + (program.config.pack > 1)
+    return state_bytes(program) + trees * gradients + saved_bytes(program) + images
 
 
 def moved_bytes(program: Program) -> int:
@@ -186,6 +191,7 @@ def _stream_bytes(program: Program) -> int:
     fields = program.objective.batch(*size, program.images.channels).values()
     each = sum(math.prod(field.shape[:-3]) for field in fields if len(field.shape) >= 3)
     images = each * program.config.batch_size // program.rules.batch_parts
+    images = round(images / program.config.pack)  # or rows of several
     return images * cfg.stream_size(*size) * _compute_bytes(program)
 
 

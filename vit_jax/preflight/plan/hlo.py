@@ -15,6 +15,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from vit_jax.step.packing import Packing
+
 KINDS = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
 _BYTES = {"pred": 1, "bf16": 2, "f16": 2, "f32": 4, "f64": 8, "token": 0}
 
@@ -125,12 +127,16 @@ def branches(each: Instruction) -> list[str]:
 def trip_count(loop: Instruction, around: str, computations: Computations) -> int:
     """Returns how often a loop runs, as the compiler noted it or from its counter.
 
+    The loop over further passes of packed images depends on the images: 0, as if all had room.
+
     Raises:
       ValueError: the counter is not compared with a constant.
     """
     known = re.search(r'known_trip_count"?:\s*\{"?n"?:\s*"?(\d+)', loop.attributes)
     if known:
         return int(known[1])
+    if f"{Packing.FURTHER}/while" in loop.attributes:
+        return 0
     parts = dict(re.findall(r"\b(body|condition)=%([\w.-]+)", loop.attributes))
     condition = {i.name: i for i in computations[parts["condition"]]}
     compare = next((i for i in condition.values() if i.opcode == "compare"), None)

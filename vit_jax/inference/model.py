@@ -26,7 +26,7 @@ from vit_jax.config import sections
 from vit_jax.data import readers
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.ops import decode
-from vit_jax.data.pipeline.pipeline import NumpyBatch
+from vit_jax.data.pipeline.pipeline import NumpyBatch, local_rows
 from vit_jax.data.sources import registry as sources
 from vit_jax.data.sources.source import Options, Source
 from vit_jax.data.splits.split import Split
@@ -148,8 +148,11 @@ class Model:
         cells = math.prod(variants.grid(self.cfg, *self.size))
         sequences = parts * max(1, round(EACH * cells / self.pack))
         packing = packing_lib.Packing(self.pack, patch, sequences)
+        # Batches are read as without packing: their rows are images, and not sequences.
+        over = self.rules.sharding(("act_batch",), (self.batch_size,), "batch")
+        own = local_rows(over, self.batch_size)
         return features.compute(
-            step, self.params, lambda own: packing.batches(rows(own)), self.rules, sequences,
+            step, self.params, lambda _: packing.batches(rows(own)), self.rules, sequences,
             progress, packing.order,
         )  # fmt: skip
 

@@ -7,6 +7,7 @@ import argparse
 import dataclasses
 import json
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,8 +85,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     prepare.add_argument("--release", default="", help="imagenet21k only: fall11 or winter21")
     text = "make images smaller: their shorter side in pixels (default: 0, copy the files)"
     prepare.add_argument("--size", type=int, default=0, metavar="N", help=text)
-    text = "with --size: quality of the JPEG files, a number from 1 to 100 (default: 90)"
-    prepare.add_argument("--quality", type=int, default=0, metavar="Q", help=text)
+    text = (
+        "with --size: quality of the JPEG files, a number from 1 to 100, or lossless: uint8 pixels "
+        "without compression, which training need not decode (default: 90)"
+    )
+    prepare.add_argument("--quality", default="", metavar="Q", help=text)
 
 
 def _add_show(show: argparse.ArgumentParser) -> None:
@@ -349,13 +353,14 @@ def _packing(args: argparse.Namespace) -> "Packing | None":
         raise BadInput(f"--size={args.size}; give a side from 1 to 4096 pixels.")
     if not args.size and args.quality:
         raise BadInput(f"--quality={args.quality} has no use without --size; give both.")
-    if not 0 <= args.quality <= 100:
-        raise BadInput(f"--quality={args.quality}; give a number from 1 to 100.")
+    number = re.fullmatch("[1-9][0-9]?|100", args.quality or "90")
+    if not number and args.quality != "lossless":
+        raise BadInput(f"--quality={args.quality}; give a number from 1 to 100, or lossless.")
     if not args.size:
         return None
     from vit_jax.data.prepare.packing import Packing
 
-    return Packing(args.size, args.quality or 90)
+    return Packing(args.size, int(number[0]) if number else None)
 
 
 def _say(

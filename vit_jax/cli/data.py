@@ -77,6 +77,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         sub.add_argument("--json", action="store_true", help="print one JSON object")
     _add_show(show)
     _add_stage(stage)
+    text = "training chain to measure (default: decode|inception_crop({size})|flip_lr, at size 224)"
+    bench.add_argument("--ops", default="", metavar="CHAIN", help=text)
     prepare.add_argument(
         "name", metavar="NAME", help="dataset, such as imagenet2012, vtab/eurosat or my_images"
     )
@@ -317,7 +319,7 @@ def _bench(args: argparse.Namespace, workers: int) -> int:
         jax.config.update("jax_platforms", "cpu")  # otherwise libtpu complains about a missing TPU
     source = _open(args)
     split = source.split("train" if "train" in source.splits else next(iter(source.splits)))
-    timings = bench.bench(split, workers)
+    timings = bench.bench(split, workers, chain=args.ops or bench.CHAIN)
     return _say(args, timings, [bench.as_text(timings)])
 
 

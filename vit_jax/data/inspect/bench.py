@@ -59,16 +59,15 @@ def bench(
 
     Returns:
       The object that `vit_jax data bench --json` prints: `images`, `cores` (= workers), `ops` (the
-      chain), `versions`;
-      `images_per_sec_per_core`, by processor time, of the stages `read`, `decode` (whole images),
-      `augment` (the chain on decoded images) and `transfer` (batches to the default
-      device); `pipelines`: name -> images_per_sec (lowest, highest) and per core, of `ours`
-      (the chain, decoding only the box of a crop), `one_core`, `fast` (`FAST`), `python` (the chain
-      by `data.reader=python`, in processes), `bare` (only TensorFlow's ops, float32), `full` (the
-      whole image decoded, then cropped), `pil`; `ratios`: of `ours` to each, medians over rounds;
-      `ratios_per_core`: the same by processor time, which other work on the
-      machine disturbs less; `rss_mib_by_epoch`: memory of this process after each of 3 epochs of
-      `ours`; `notes`.
+      chain), `versions`; `images_per_sec_per_core`, by processor time, of the stages `read`,
+      `decode` (whole images), `augment` (the chain on decoded images) and `transfer` (batches to
+      the default device); `pipelines`: name -> images_per_sec (lowest, highest) and per core, of
+      `ours` (the chain, decoding only the box of a crop), `one_core`, `fast` (`FAST`), `python`
+      (the chain by `data.reader=python`, in processes), `bare` (only TensorFlow's ops, float32),
+      `full` (the whole image decoded, then cropped), `pil`; `ratios`: of `ours` to each, medians
+      over rounds; `ratios_per_core`: the same by processor time, which other work on the machine
+      disturbs less; `rss_mib_by_epoch`: memory of this process after each of 3 epochs of `ours`;
+      `notes`.
 
     Raises:
       BadInput: the source has no files, a file cannot be read or decoded, or the chain does not
@@ -78,11 +77,6 @@ def bench(
     files = _files(split, min(images, len(split)))
     runs = _stages(split, files, workers, size, chain, shape)
     runs |= _pipelines(files, workers, size, chain, shape)
-    notes = []
-    if chain != CHAIN:
-        notes.append(f"fast, bare, full, pil: left out, they do {CHAIN}")
-    elif not _all_jpeg(files):
-        notes.append("bare, full, pil: left out, not all files are JPEGs")
     rates_of = _interleaved(runs, rounds)
     wall = {name: [rates[0] for rates in all_rates] for name, all_rates in rates_of.items()}
     core = {name: [rates[1] for rates in all_rates] for name, all_rates in rates_of.items()}
@@ -105,8 +99,14 @@ def bench(
         "ratios": {n: _ratio(wall["ours"], wall[n]) for n in names if n != "ours"},
         "ratios_per_core": {n: _ratio(core["ours"], core[n]) for n in names if n != "ours"},
         "rss_mib_by_epoch": _memory(files, workers, size, chain),
-        "notes": notes,
+        "notes": _notes(chain, files),
     }
+
+
+def _notes(chain: str, files: list[bytes]) -> list[str]:
+    if chain != CHAIN:
+        return [f"fast, bare, full, pil: left out, they do {CHAIN}"]
+    return [] if _all_jpeg(files) else ["bare, full, pil: left out, not all files are JPEGs"]
 
 
 def as_text(result: dict[str, Any]) -> str:

@@ -1,14 +1,16 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Simulates many processes; writes golden/scale.json and the table of docs/scale.md.
+"""Simulates many processes; writes golden/scale.json and the tables of docs/scale.md.
 
     python tests/scale_page.py 100 300 1000
 
-Without numbers of processes it writes the table from the file.
+Without numbers of processes it writes the tables from the files. `commit_times` measures those of
+the commits.
 """
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "golden" / "scale.json"
 PAGE = ROOT / "docs" / "scale.md"
-BEGIN, END = "<!-- tests/scale_page.py begins -->\n", "<!-- tests/scale_page.py ends -->\n"
+COMMITS = ROOT / "tests" / "golden" / "commits.json"
+DELAYS_MS = ("10", "50", "200")
+AT_ONCE = 8  # files that process 0 reads at once; see storage/checksums.py
+LISTED = 1000  # files that one answer lists
 PARTS = {
     "connect": "all meet",
     "barrier": "a barrier",
@@ -44,14 +49,60 @@ def _cell(part: str, figures: dict[str, float]) -> str:
     return f"{_milli(cpu)}, {sent / 1e6:,.3g} MB"
 
 
-def page(text: str, figures: dict[str, Any]) -> str:
-    """Returns the text of the page with the table of these figures."""
-    table = _table(
+def _links(figures: dict[str, Any]) -> str:
+    return _table(
         ["exchange", *(f"{int(n):,} processes" for n in figures)],
         [[text, *(_cell(part, figures[n][part]) for n in figures)] for part, text in PARTS.items()],
     )
-    before, _, rest = text.partition(BEGIN)
-    return before + BEGIN + table + END + rest.partition(END)[2]
+
+
+def _secs(secs: float) -> str:
+    return f"{secs:#.2g}" if secs < 9.95 else f"{secs:.0f}"
+
+
+def _saves(measured: dict[str, Any]) -> str:
+    head = [f"{delay} ms" for delay in ("0", *DELAYS_MS)]
+    return _table(
+        ["processes", "files", "requests", *(f"{text}: waits, committed" for text in head)],
+        [
+            [
+                count,
+                *(str(rows["50"][key]) for key in ("files", "requests")),
+                *(
+                    f"{_secs(rows[delay]['waits_secs'])}, {_secs(rows[delay]['committed_secs'])}"
+                    for delay in ("0", *DELAYS_MS)
+                ),
+            ]
+            for count, rows in measured.items()
+        ],
+    )
+
+
+def _checksums(measured: dict[str, Any]) -> str:
+    rows = []
+    for hosts, secs in measured.items():
+        files = 4 * int(hosts) + 1  # and orbax's mark of the arrays
+        lists = math.ceil(files / LISTED)
+        requests, in_a_row = lists + files + 1, lists + math.ceil(files / AT_ONCE) + 1
+        computed = {delay: in_a_row * int(delay) / 1000 for delay in DELAYS_MS}
+        cells = [f"{_secs(secs[delay])} ({_secs(computed[delay])})" for delay in DELAYS_MS]
+        rows.append([f"{int(hosts):,}", f"{requests:,}", _secs(secs["0"]), *cells])
+    head = ["0 ms", *(f"{delay} ms: measured (computed)" for delay in DELAYS_MS)]
+    return _table(["hosts", "requests", *head], rows)
+
+
+def page(text: str, figures: dict[str, Any], commits: dict[str, Any]) -> str:
+    """Returns the text of the page with the tables of these figures."""
+    tables = {
+        "links": _links(figures),
+        "saves": _saves(commits["saves"]),
+        "checksums": _checksums(commits["checksums"]),
+    }
+    for name, table in tables.items():
+        begin, end = (f"<!-- tests/scale_page.py: {name} {edge} -->\n" for edge in ("begin", "end"))
+        before, _, rest = text.partition(begin)
+        text = before + begin + table + end + rest.partition(end)[2]
+    return text
 
 
 def main(*counts: str) -> None:
@@ -62,7 +113,7 @@ def main(*counts: str) -> None:
 
         figures[count] = many_processes.control_traffic(int(count), repeats=3)
         GOLDEN.write_text(json.dumps(figures, indent=1) + "\n")
-    PAGE.write_text(page(PAGE.read_text(), figures))
+    PAGE.write_text(page(PAGE.read_text(), figures, json.loads(COMMITS.read_text())))
 
 
 if __name__ == "__main__":

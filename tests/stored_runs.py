@@ -10,6 +10,7 @@
 import contextlib
 import hashlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -113,10 +114,19 @@ def requests_of_a_commit(store: fake_gcs.Store, hosts: int) -> dict[str, int]:
 
     The arrays are tiny: a large one costs more requests.
     """
+    lay_uncommitted(store, hosts)
+    checksums.write(uncommitted())
+    return store.counted()
+
+
+def uncommitted() -> Path:
+    """Returns the folder of the step that `lay_uncommitted` lays."""
+    return storage.path(WORKDIR) / step_folders.FOLDER / "1"
+
+
+def lay_uncommitted(store: fake_gcs.Store, hosts: int) -> None:
+    """Empties the stand-in and lays one step of so many hosts, without checksums."""
     store.reset()
     lay(store, range(1, 2), hosts)
-    folder = storage.path(WORKDIR) / step_folders.FOLDER / "1"
-    storage.remove(folder / checksums.FILE)
+    del store.objects["bucket", str(uncommitted() / checksums.FILE).removeprefix("gs://bucket/")]
     store.asked.clear()
-    checksums.write(folder)
-    return store.counted()

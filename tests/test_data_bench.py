@@ -52,6 +52,24 @@ def test_other_files_are_measured_without_comparisons_and_it_says_so(tmp_path):
     assert found["notes"][0] in bench.as_text(found)
 
 
+def test_another_chain_is_measured_without_comparisons_and_it_says_so(tmp_path):
+    images = split(tmp_path, "JPEG")
+    found = bench.bench(images, 1, chain="decode|resize({size})|randaug(1, 9)", rounds=1, size=16)
+    assert found["pipelines"].keys() == {"ours", "python"}
+    assert found["ops"] == "decode|resize({size})|randaug(1, 9)"
+    assert bench.CHAIN in found["notes"][0]
+
+
+@pytest.mark.parametrize("chain, part", [
+    ("decode", "not make images of one size"),
+    ("decode|central_crop(900)", "480 pixels"),
+    ("decode|turn", "unknown op in --ops 'turn'"),
+])  # fmt: skip
+def test_a_chain_that_makes_no_batches_is_refused(tmp_path, chain, part):
+    with pytest.raises(BadInput, match=part):
+        bench.bench(split(tmp_path, "PNG", 2), 1, chain=chain)
+
+
 def test_one_image_can_be_measured(tmp_path):
     found = bench.bench(split(tmp_path, "JPEG", 2).take_indices(range(1)), 1, rounds=1, size=16)
     assert found["images"] == 1

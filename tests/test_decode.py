@@ -17,7 +17,8 @@ import pytest
 from PIL import Image, ImageOps, features
 
 from vit_jax.data import tensorflow
-from vit_jax.data.ops import augment, crops, decode
+from vit_jax.data.numpy_ops import decode as numpy_decode
+from vit_jax.data.ops import augment, crops, decode, pixmap
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.tensorflow import tf
 
@@ -84,6 +85,7 @@ def without_adobe(content):
 
 CMYK = save(PHOTO.convert("CMYK"), "JPEG", quality=95)
 JPEG = save(PHOTO, "JPEG", quality=95)
+PLAIN = pixmap.encoded(np.asarray(PHOTO))
 GOOD = {
     "JPEG": JPEG,
     "progressive": save(PHOTO, "JPEG", progressive=True, quality=95),
@@ -113,6 +115,9 @@ GOOD = {
     "CMYK TIFF": save(PHOTO.convert("CMYK"), "TIFF"),
     "BMP": save(PHOTO, "BMP"),
     "PPM": save(PHOTO, "PPM"),
+    "plain pixels": PLAIN,
+    "plain pixels of 1 x 1": pixmap.encoded(pictures.noise(1, 1)),
+    "plain pixels with others after them": PLAIN + pictures.noise(9, 9).tobytes(),
 }
 
 
@@ -139,6 +144,17 @@ def test_formats_of_few_files_are_found_and_read(kind, suffix, feature):
     assert suffix in decode.EXTENSIONS
     np.testing.assert_array_equal(decode.image(content, exif=False), pillow(content))
     assert abs(decode.with_pillow(content).astype(int) - np.asarray(PHOTO)).mean() <= 2
+
+
+def test_plain_pixels_need_no_decoder(monkeypatch):
+    monkeypatch.setattr(decode.Decode, "in_python", None)
+    wanted = np.asarray(PHOTO)
+    np.testing.assert_array_equal(in_a_dataset([PLAIN])[0], wanted)
+    np.testing.assert_array_equal(numpy_decode.pixels(decode.Decode(), PLAIN), wanted)
+    gray = decode.Decode(channels=1)
+    luma = np.asarray(PHOTO.convert("L"))[..., None]
+    np.testing.assert_array_equal(numpy_decode.pixels(gray, PLAIN), luma)
+    np.testing.assert_array_equal(gray.pixels(tf.constant(PLAIN)), luma)
 
 
 DEEP = {
@@ -191,6 +207,8 @@ BAD = {
     "JPEG of 200 megapixels": (jpeg_header(20000, 10000), "178956970"),
     "JPEG bomb": (jpeg_header(65535, 65535), "178956970"),
     "PNG bomb": (png_header(30000, 30000) + PNG[33:], "178956970"),
+    "plain pixels of 200 megapixels": (PLAIN.replace(b"00060 00040", b"20000 10000"), "178956970"),
+    "plain pixels of no size": (PLAIN.replace(b"00060", b"00000"), ""),
     "PNG of a negative size": (png_header(2**31 + 5, 2**31 + 5) + PNG[33:], ""),
     "PostScript": (
         b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\nshowpage",
@@ -219,7 +237,9 @@ def test_what_is_no_image_ends_a_dataset():
         assert in_a_dataset([content for content, _ in BAD.values()], chain) == [None] * len(BAD)
 
 
-@pytest.mark.parametrize("kind", ["JPEG", "progressive", "gray JPEG", "PNG", "APNG", "TIFF", "GIF"])
+@pytest.mark.parametrize("kind", [
+    "JPEG", "progressive", "gray JPEG", "PNG", "APNG", "TIFF", "GIF", "plain pixels",
+])  # fmt: skip
 def test_a_truncated_file_is_bad_or_pillow_has_all_of_it(kind):
     content = GOOD[kind]
     cuts = np.unique(np.linspace(1, len(content) - 1, 60).astype(int))

@@ -5,6 +5,7 @@
 
 import json
 
+import commit_times
 import pytest
 import scale_page
 from many_processes import VALUES, control_traffic
@@ -39,7 +40,17 @@ def test_a_commit_costs_one_request_for_each_file(store, hosts):
     assert requests_of_a_commit(store, hosts) == expected
 
 
-def test_table_of_the_page_has_the_measured_figures():
+@pytest.mark.integration
+def test_a_save_takes_at_least_the_requests_that_follow_one_another():
+    found, secs = commit_times.saves_of(1, 30), 0.03
+    assert found["requests"] > found["files"] > 10
+    assert found["seal_secs"] > 6 * secs  # two small files, a list, reads, and the checksums
+    assert found["committed_secs"] > found["waits_secs"] + found["seal_secs"] + 10 * secs
+    assert found["waits_secs"] > 5 * secs
+
+
+def test_tables_of_the_page_have_the_measured_figures():
     figures = json.loads(scale_page.GOLDEN.read_text())
+    commits = json.loads(scale_page.COMMITS.read_text())
     text = scale_page.PAGE.read_text()
-    assert scale_page.page(text, figures) == text
+    assert scale_page.page(text, figures, commits) == text

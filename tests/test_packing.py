@@ -10,9 +10,11 @@ import numpy as np
 import pictures
 import pytest
 from PIL import Image
+from test_python_reader import pipes, same
 
 from vit_jax.cli.main import main
-from vit_jax.data.ops.decode import BadImage
+from vit_jax.data.ops.decode import BadImage, Decode
+from vit_jax.data.prepare import writer
 from vit_jax.data.prepare.packing import Packing
 from vit_jax.data.sources import registry as sources
 from vit_jax.data.sources.source import Options
@@ -67,6 +69,33 @@ def test_the_orientation_of_a_camera_is_kept(turn):
     assert packed.size == (32, 43)
 
 
+LOSSLESS = Packing(size=32, quality=None)
+
+
+@pytest.mark.parametrize("height, width", [(120, 90), (20, 30)])
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
+def test_without_loss_pixels_are_those_of_pillow_resized_or_not(height, width, kind):
+    content = encoded(pictures.smooth(height, width), kind)
+    original = opened(content).convert("RGB")
+    if height > 32:
+        original = original.resize((32, 43), Image.Resampling.BICUBIC)
+    packed = LOSSLESS.packed(content)
+    image = opened(packed)
+    assert (image.format, image.mode) == ("PPM", "RGB")
+    np.testing.assert_array_equal(np.asarray(image), np.asarray(original))
+    assert len(packed) < 3 * image.width * image.height + 20
+
+
+@pytest.mark.parametrize("turn, kind", [(6, "PNG"), (1, "PPM")])
+def test_without_loss_an_image_that_is_not_upright_says_so(turn, kind):
+    exif = Image.Exif()
+    exif[0x0112] = turn
+    packed = LOSSLESS.packed(encoded(TALL, exif=exif))
+    assert opened(packed).format == kind
+    for op, sides in ((Decode(), (43, 32, 3)), (Decode(exif=True), (32, 43, 3))):
+        assert op.image(packed).shape == (sides if turn == 6 else (43, 32, 3))
+
+
 def test_damaged_files_are_refused():
     with pytest.raises(BadImage):
         SMALLER.packed(encoded(pictures.noise(60, 60), "PNG")[:3000])
@@ -81,6 +110,26 @@ def prepared(tmp_path, *words, name="mine"):
     archive_files.unpacked(origin, FILES | {"a/cut.png": CUT})
     data = f"--data_dir={tmp_path / 'data'}"
     return main(["data", "prepare", name, f"--from={origin}", data, *words])
+
+
+def test_files_of_records_have_about_their_usual_size_without_loss_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(writer, "SHARD_BYTES", 24 * 32 * 3)
+    assert prepared(tmp_path, "--size=24", "--quality=lossless") == 0
+    sizes = [path.stat().st_size for path in (tmp_path / "data").glob("mine*/*/*.tfrecord*")]
+    assert len(sizes) == 5  # one has the damaged image alone
+    assert max(sizes) < 2 * writer.SHARD_BYTES
+
+
+def test_both_readers_make_the_same_batches_of_what_is_stored_without_loss(tmp_path):
+    assert prepared(tmp_path, "--size=24", "--quality=lossless") == 0
+    options = Options(str(tmp_path / "data"))
+    source = sources.open_source("tfds:mine_24_lossless", options, val_percent=0, test_percent=0)
+    split = source.split("train")
+    stored = {opened(split.image_reader()(row)).format for row in range(len(split))}
+    assert stored == {"PPM"}
+    tf, python = pipes(split, "decode|inception_crop({size})|flip_lr", (16, 16), batch_size=4)
+    for expected, made in zip(tf.train(0, 2), python.train(0, 2), strict=True):
+        same(expected, made)
 
 
 def test_a_packed_dataset_has_a_name_of_its_own_and_is_read(tmp_path, capsys):
@@ -102,7 +151,9 @@ def test_a_packed_dataset_has_a_name_of_its_own_and_is_read(tmp_path, capsys):
 @pytest.mark.parametrize("words, name, parts", [
     (["--quality=50"], "mine", ["--quality=50", "without --size"]),
     (["--size=-3"], "mine", ["--size=-3", "1 to 4096"]),
-    (["--size=24", "--quality=101"], "mine", ["--quality=101", "1 to 100"]),
+    (["--size=24", "--quality=101"], "mine", ["--quality=101", "1 to 100", "lossless"]),
+    (["--size=24", "--quality=png"], "mine", ["--quality=png", "1 to 100", "lossless"]),
+    (["--quality=lossless"], "mine", ["--quality=lossless", "without --size"]),
     (["--size=24"], "cifar10", ["--size=24", "cifar10", "leave it out"]),
     (["--size=24"], "vtab/all", ["--size=24", "vtab/all", "leave it out"]),
 ])  # fmt: skip

@@ -7,6 +7,7 @@ import argparse
 import dataclasses
 import json
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -76,6 +77,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         sub.add_argument("--json", action="store_true", help="print one JSON object")
     _add_show(show)
     _add_stage(stage)
+    text = "training chain to measure (default: decode|inception_crop({size})|flip_lr, at size 224)"
+    bench.add_argument("--ops", default="", metavar="CHAIN", help=text)
     prepare.add_argument(
         "name", metavar="NAME", help="dataset, such as imagenet2012, vtab/eurosat or my_images"
     )
@@ -84,8 +87,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     prepare.add_argument("--release", default="", help="imagenet21k only: fall11 or winter21")
     text = "make images smaller: their shorter side in pixels (default: 0, copy the files)"
     prepare.add_argument("--size", type=int, default=0, metavar="N", help=text)
-    text = "with --size: quality of the JPEG files, a number from 1 to 100 (default: 90)"
-    prepare.add_argument("--quality", type=int, default=0, metavar="Q", help=text)
+    text = (
+        "with --size: quality of the JPEG files, a number from 1 to 100, or lossless: uint8 pixels "
+        "without compression, which training need not decode (default: 90)"
+    )
+    prepare.add_argument("--quality", default="", metavar="Q", help=text)
 
 
 def _add_show(show: argparse.ArgumentParser) -> None:
@@ -315,7 +321,7 @@ def _bench(args: argparse.Namespace, workers: int) -> int:
         jax.config.update("jax_platforms", "cpu")  # otherwise libtpu complains about a missing TPU
     source = _open(args)
     split = source.split("train" if "train" in source.splits else next(iter(source.splits)))
-    timings = bench.bench(split, workers)
+    timings = bench.bench(split, workers, chain=args.ops or bench.CHAIN)
     return _say(args, timings, [bench.as_text(timings)])
 
 
@@ -351,13 +357,14 @@ def _packing(args: argparse.Namespace) -> "Packing | None":
         raise BadInput(f"--size={args.size}; give a side from 1 to 4096 pixels.")
     if not args.size and args.quality:
         raise BadInput(f"--quality={args.quality} has no use without --size; give both.")
-    if not 0 <= args.quality <= 100:
-        raise BadInput(f"--quality={args.quality}; give a number from 1 to 100.")
+    number = re.fullmatch("[1-9][0-9]?|100", args.quality or "90")
+    if not number and args.quality != "lossless":
+        raise BadInput(f"--quality={args.quality}; give a number from 1 to 100, or lossless.")
     if not args.size:
         return None
     from vit_jax.data.prepare.packing import Packing
 
-    return Packing(args.size, args.quality or 90)
+    return Packing(args.size, int(number[0]) if number else None)
 
 
 def _say(

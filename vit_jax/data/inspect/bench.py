@@ -24,11 +24,11 @@ import numpy as np
 import PIL
 
 from vit_jax.data.ops import chain as preprocess
-from vit_jax.data.ops import decode
+from vit_jax.data.ops import decode, pixmap
 from vit_jax.data.ops.augment import FlipLr, InceptionCrop
 from vit_jax.data.splits import order
 from vit_jax.data.splits.split import Split, Table
-from vit_jax.data.tensorflow import Tensor, tf
+from vit_jax.data.tensorflow import Tensor, plain, tf
 from vit_jax.errors import BadInput
 
 _STAGES = ("read", "decode", "augment", "transfer")
@@ -43,35 +43,40 @@ _Run = Callable[[], _Rates]
 
 
 def bench(
-    split: Split, workers: int, *, images: int = 200, rounds: int = 5, size: int = 224
-) -> dict[str, Any]:
-    """Measures the training chain `CHAIN` on the first images of a split.
+    split: Split, workers: int, *, chain: str = CHAIN, images: int = 200, rounds: int = 5,
+    size: int = 224,
+) -> dict[str, Any]:  # fmt: skip
+    """Measures a training chain on the first images of a split.
 
     Args:
       split: image files; the other ways are measured only if all of them are JPEGs.
       workers: threads of every candidate.
+      chain: ops that make images of one size. `fast` and the other ways are left out unless it is
+        `CHAIN`, which they do.
       images: the largest number of images to use.
       rounds: number of rounds whose medians are taken, after one round of warm-up.
       size: size of the crops.
 
     Returns:
-      The object that `vit_jax data bench --json` prints: `images`, `cores` (= workers), `versions`;
-      `images_per_sec_per_core`, by processor time, of the stages `read`, `decode` (whole images),
-      `augment` (crop, resize, flip of decoded images) and `transfer` (batches to the default
-      device); `pipelines`: name -> images_per_sec (lowest, highest) and per core, of `ours`
-      (`CHAIN`, decoding only the box), `one_core`, `fast` (`FAST`), `python` (`CHAIN` by
-      `data.reader=python`, in processes), `bare` (only TensorFlow's ops, float32), `full` (the
-      whole image decoded, then cropped), `pil`; `ratios`: of `ours` to each, medians over rounds;
-      `ratios_per_core`: the same by processor time, which other work on the
-      machine disturbs less; `rss_mib_by_epoch`: memory of this process after each of 3 epochs of
-      `ours`; `notes`.
+      The object that `vit_jax data bench --json` prints: `images`, `cores` (= workers), `ops` (the
+      chain), `versions`; `images_per_sec_per_core`, by processor time, of the stages `read`,
+      `decode` (whole images), `augment` (the chain on decoded images) and `transfer` (batches to
+      the default device); `pipelines`: name -> images_per_sec (lowest, highest) and per core, of
+      `ours` (the chain, decoding only the box of a crop), `one_core`, `fast` (`FAST`), `python`
+      (the chain by `data.reader=python`, in processes), `bare` (only TensorFlow's ops, float32),
+      `full` (the whole image decoded, then cropped), `pil`; `ratios`: of `ours` to each, medians
+      over rounds; `ratios_per_core`: the same by processor time, which other work on the machine
+      disturbs less; `rss_mib_by_epoch`: memory of this process after each of 3 epochs of `ours`;
+      `notes`.
 
     Raises:
-      BadInput: the source has no files, or a file cannot be read or decoded.
+      BadInput: the source has no files, a file cannot be read or decoded, or the chain does not
+        make images of one size.
     """
+    shape = _shape(chain, size)
     files = _files(split, min(images, len(split)))
-    runs = _stages(split, files, workers, size) | _pipelines(files, workers, size)
-    notes = [] if _all_jpeg(files) else ["bare, full, pil: left out, not all files are JPEGs"]
+    runs = _stages(split, files, workers, size, chain, shape)
+    runs |= _pipelines(files, workers, size, chain, shape)
     rates_of = _interleaved(runs, rounds)
     wall = {name: [rates[0] for rates in all_rates] for name, all_rates in rates_of.items()}
     core = {name: [rates[1] for rates in all_rates] for name, all_rates in rates_of.items()}
@@ -79,6 +84,7 @@ def bench(
     return {
         "images": len(files),
         "cores": workers,
+        "ops": chain,
         "versions": _versions(),
         "images_per_sec_per_core": {name: _median(core[name]) for name in _STAGES},
         "pipelines": {
@@ -92,14 +98,20 @@ def bench(
         },
         "ratios": {n: _ratio(wall["ours"], wall[n]) for n in names if n != "ours"},
         "ratios_per_core": {n: _ratio(core["ours"], core[n]) for n in names if n != "ours"},
-        "rss_mib_by_epoch": _memory(files, workers, size),
-        "notes": notes,
+        "rss_mib_by_epoch": _memory(files, workers, size, chain),
+        "notes": _notes(chain, files),
     }
+
+
+def _notes(chain: str, files: list[bytes]) -> list[str]:
+    if chain != CHAIN:
+        return [f"fast, bare, full, pil: left out, they do {CHAIN}"]
+    return [] if _all_jpeg(files) else ["bare, full, pil: left out, not all files are JPEGs"]
 
 
 def as_text(result: dict[str, Any]) -> str:
     """Formats the result of `bench` for people."""
-    lines = [f"{result['images']} images, {result['cores']} threads"]
+    lines = [f"{result['images']} images, {result['cores']} threads, {result['ops']}"]
     lines += [
         f"{name:>10} {rate:10.1f} images/s per core"
         for name, rate in result["images_per_sec_per_core"].items()
@@ -190,7 +202,7 @@ def _rate(dataset: Any, count: int) -> _Rates:
 
 
 def _process(chain: str, size: int) -> _Step:
-    return preprocess.apply(preprocess.parse("data.train_ops", chain, size))
+    return preprocess.apply(preprocess.parse("--ops", chain, size))
 
 
 def _of_files(files: list[bytes], step: _Step, workers: int, epochs: int = 1) -> Any:
@@ -203,8 +215,34 @@ def _of_files(files: list[bytes], step: _Step, workers: int, epochs: int = 1) ->
     return _dataset(len(files) * epochs + _BATCH, example, workers)
 
 
-def _stages(split: Split, files: list[bytes], workers: int, size: int) -> dict[str, _Run]:
-    count, read, process = len(files), split.reader(), _process(CHAIN, size)
+def _shape(chain: str, size: int) -> tuple[int, int, int]:
+    """Returns the shape of the images that a chain makes.
+
+    Raises:
+      BadInput: it is not a chain, or its images differ in size.
+    """
+    process, seed = _process(chain, size), tf.zeros([2], tf.int64)
+    shapes = set()
+    for sides in ((480, 640), (640, 480)):
+        image = tf.constant(pixmap.encoded(np.zeros([*sides, 3], np.uint8)))
+        try:
+            shapes.add(tuple(process(image, seed).shape))
+        except tf.errors.OpError as e:
+            raise BadInput(f"--ops={chain} fails for an image of 480 pixels: {plain(e)}.") from None
+    shape = shapes.pop()
+    if shapes:
+        raise BadInput(
+            f"--ops={chain} does not make images of one size; end it with an op that does, such as "
+            "resize({size})."
+        )
+    return shape
+
+
+def _stages(
+    split: Split, files: list[bytes], workers: int, size: int, chain: str,
+    shape: tuple[int, int, int],
+) -> dict[str, _Run]:  # fmt: skip
+    count, read, process = len(files), split.reader(), _process(chain, size)
     decoded = list(_within(_MOST_BYTES, (decode.image(file, exif=False) for file in files)))
     held = tf.constant([image.tobytes() for image in decoded])
     shapes = tf.constant([image.shape for image in decoded])
@@ -215,7 +253,7 @@ def _stages(split: Split, files: list[bytes], workers: int, size: int) -> dict[s
         image.set_shape([None, None, 3])
         return process(image, order.example_seed(k, seed=0))
 
-    batch = np.zeros([_BATCH, size, size, 3], np.uint8)
+    batch = np.zeros([_BATCH, *shape], np.uint8)
 
     def transfer() -> _Rates:
         steps = 1 + 2000 // _BATCH
@@ -241,24 +279,27 @@ def _within(most: int, images: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
         yield image
 
 
-def _pipelines(files: list[bytes], workers: int, size: int) -> dict[str, _Run]:
-    count, ours = len(files), _process(CHAIN, size)
-    datasets = {
-        "ours": _of_files(files, ours, workers),
-        "fast": _of_files(files, _process(FAST, size), workers),
-    }
+def _pipelines(
+    files: list[bytes], workers: int, size: int, chain: str, shape: tuple[int, int, int]
+) -> dict[str, _Run]:
+    count, ours = len(files), _process(chain, size)
+    datasets = {"ours": _of_files(files, ours, workers)}
     if workers > 1:
         datasets["one_core"] = _of_files(files, ours, 1)
-    runs: dict[str, _Run] = {"python": _python(files, workers, size)}
-    if _all_jpeg(files):
+    runs: dict[str, _Run] = {"python": _python(files, workers, size, chain, shape)}
+    if chain == CHAIN:
+        datasets["fast"] = _of_files(files, _process(FAST, size), workers)
+    if chain == CHAIN and _all_jpeg(files):
         datasets["bare"] = _of_files(files, functools.partial(_bare, size), workers)
         datasets["full"] = _of_files(files, functools.partial(_full, size), workers)
         runs["pil"] = _pil(files, workers, size)
     return runs | {n: functools.partial(_rate, d, count) for n, d in datasets.items()}
 
 
-def _python(files: list[bytes], workers: int, size: int) -> _Run:
-    """Runs `CHAIN` by `data.reader=python` on the same files."""
+def _python(
+    files: list[bytes], workers: int, size: int, chain: str, shape: tuple[int, int, int]
+) -> _Run:
+    """Runs the chain by `data.reader=python` on the same files."""
     from vit_jax.data.python_reader import pool
     from vit_jax.data.python_reader.pipeline import PythonPipeline
 
@@ -267,8 +308,8 @@ def _python(files: list[bytes], workers: int, size: int) -> _Run:
         len(files), str, lambda: lambda row: (tf.gather(files, row), label),
         numpy_reader=lambda: lambda row: {"image": files[row], "labels": label},
     )  # fmt: skip
-    ops = preprocess.parse("data.train_ops", CHAIN, size)
-    sides = (size, size)
+    ops = preprocess.parse("--ops", chain, size)
+    sides = shape[0], shape[1]
     pipe = PythonPipeline(Split(table, range(len(files))), ops, _BATCH, 0, sides, workers, 2)
     pool.shared().end()  # it may have another number of processes
 
@@ -333,12 +374,12 @@ def _pil(files: list[bytes], workers: int, size: int) -> _Run:
     return run
 
 
-def _memory(files: list[bytes], workers: int, size: int) -> list[float]:
+def _memory(files: list[bytes], workers: int, size: int, chain: str) -> list[float]:
     """Returns the MiB that this process holds after each of 3 epochs."""
     mib = []
     steps = -(-len(files) // _BATCH)
     enough = 4 * _BATCH  # epochs; enough even for a single file
-    batches = _of_files(files, _process(CHAIN, size), workers, enough).as_numpy_iterator()
+    batches = _of_files(files, _process(chain, size), workers, enough).as_numpy_iterator()
     for _ in range(3):
         for _ in range(steps):
             next(batches)

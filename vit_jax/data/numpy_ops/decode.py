@@ -1,7 +1,7 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Decodes image files without TensorFlow: JPEG by libjpeg-turbo (simplejpeg), the rest by Pillow.
+"""Decodes image files without TensorFlow: JPEG by libjpeg-turbo (simplejpeg), others by Pillow.
 
 libjpeg-turbo is what TensorFlow decodes with, and its fast transform gives TensorFlow's pixels bit
 for bit. A JPEG that simplejpeg refuses goes through Pillow, as one that TensorFlow refuses does.
@@ -15,6 +15,7 @@ import numpy as np
 from vit_jax.data.numpy_ops import augment
 from vit_jax.data.numpy_ops.draws import Seed
 from vit_jax.data.ops import decode as ops
+from vit_jax.data.ops import pixmap
 from vit_jax.data.ops.augment import InceptionCrop
 from vit_jax.data.ops.crops import FastInceptionCrop
 from vit_jax.data.ops.resize import rows_columns
@@ -64,6 +65,9 @@ def pixels(op: ops.Decode, content: bytes) -> np.ndarray:
             return op.of_rgb(_simplejpeg().decode_jpeg(content, "RGB", fastdct=True))
         except ValueError:  # Pillow gives the reason, if it cannot decode the file either
             pass
+    plain = pixmap.array(content) if op.in_colour else None
+    if plain is not None and plain.size <= 3 * ops.MOST_PIXELS:
+        return op.of_rgb(plain)
     return op.in_python(content)
 
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from vit_jax.data.ops import pixmap
 from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput
 
@@ -300,9 +301,10 @@ def _traced_pixels(op: "Decode") -> Callable[[Tensor], Tensor]:
 class Decode:
     """Decodes the bytes of an image file to pixels, uint8 [H, W, C]; leaves pixels as they are.
 
-    JPEG and plain PNG go through TensorFlow, which is within 2 gray levels of Pillow on average
-    (its inverse DCT is faster and less exact). Other files go through Pillow. `exif` turns the
-    image upright; only the first 64 KiB of a JPEG are searched for its orientation.
+    JPEG, plain PNG and plain pixels (`pixmap`) go through TensorFlow, which is within 2 gray levels
+    of Pillow on average (its inverse DCT is faster and less exact). Others go through Pillow.
+    `exif` turns the image upright; only the first 64 KiB of a JPEG are searched for its
+    orientation.
 
     `low` and `high` are values of PNG and TIFF files of 16 bits; `low` becomes 0 and `high` 255,
     linearly. `high=0` is the white of the file. They do not change files of 8 bits.
@@ -363,6 +365,14 @@ class Decode:
         return tf.cond(
             _is_png(content, self.exif),
             lambda: self.of_rgb(tf.io.decode_png(content, channels=3)),
+            lambda: self._no_png(content),
+        )
+
+    def _no_png(self, content: Tensor) -> Tensor:
+        sides = pixmap.sides(content)
+        return tf.cond(
+            (tf.reduce_min(sides) > 0) & _within(*tf.unstack(sides)),
+            lambda: self.of_rgb(pixmap.pixels(content, sides)),
             lambda: self._with_python(content),
         )
 

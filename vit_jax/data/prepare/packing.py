@@ -9,8 +9,10 @@ Start from `Packing.packed`.
 import dataclasses
 import io
 
+import numpy as np
 from PIL import Image
 
+from vit_jax.data.ops import pixmap
 from vit_jax.data.ops.decode import Decode
 
 _ORIENTATION = 0x0112  # tag of Exif
@@ -22,21 +24,31 @@ class Packing:
 
     Attributes:
       size: the shorter side in pixels afterwards.
-      quality: of JPEG, 1 to 100.
+      quality: of JPEG, 1 to 100; None: plain pixels, which training does not have to decode.
     """
 
     size: int
-    quality: int
+    quality: int | None
 
     def name(self, dataset: str) -> str:
         """Returns the name of a dataset of packed images, so that none is taken for the other."""
-        return f"{dataset}_{self.size}_q{self.quality}"
+        how = f"q{self.quality}" if self.quality else "lossless"
+        return f"{dataset}_{self.size}_{how}"
+
+    def bytes_of(self, stored: int) -> int:
+        """Returns about how many bytes a file of `stored` bytes has afterwards, at most."""
+        if self.quality:
+            return stored
+        photograph = self.size * self.size * 4  # three bytes, sides of 4 to 3
+        return min(photograph, 30 * stored)  # few images were compressed by more
 
     def packed(self, content: bytes) -> bytes:
-        """Returns the file of a smaller image as JPEG; a small one is returned as it is.
+        """Returns the file of a smaller image as JPEG, or as plain pixels.
 
         Pixels are those that training decodes. They are resized by cubic interpolation with
-        averaging; the aspect ratio stays. The orientation that a camera states is kept.
+        averaging; the aspect ratio stays. The orientation that a camera states is kept: without
+        loss, an image that is not upright becomes PNG, since plain pixels cannot say it. A small
+        image keeps its size, and its file if the others become JPEG.
 
         Raises:
           BadImage: the file cannot be decoded.
@@ -44,15 +56,22 @@ class Packing:
         pixels_HWC = Decode().in_python(content)
         height, width = pixels_HWC.shape[:2]
         shorter = min(height, width)
-        if shorter <= self.size:
+        if shorter <= self.size and self.quality:
             return content
-        sides = [max(1, round(side * self.size / shorter)) for side in (width, height)]
-        small = Image.fromarray(pixels_HWC).resize((sides[0], sides[1]), Image.Resampling.BICUBIC)
+        small = Image.fromarray(pixels_HWC)
+        if shorter > self.size:
+            sides = [max(1, round(side * self.size / shorter)) for side in (width, height)]
+            small = small.resize((sides[0], sides[1]), Image.Resampling.BICUBIC)
         with Image.open(io.BytesIO(content)) as original:
             stated = original.getexif().get(_ORIENTATION)
+        if not self.quality and stated in (None, 1):
+            return pixmap.encoded(np.asarray(small))
         exif = Image.Exif()
         if stated is not None:
             exif[_ORIENTATION] = stated
         file = io.BytesIO()
-        small.save(file, "JPEG", quality=self.quality, subsampling="4:2:0", exif=exif)
+        if self.quality:
+            small.save(file, "JPEG", quality=self.quality, subsampling="4:2:0", exif=exif)
+        else:
+            small.save(file, "PNG", exif=exif)
         return file.getvalue()

@@ -73,6 +73,11 @@ class Target:
         """Returns the folder that holds the dataset until it is complete."""
         return self.folder.with_name(f".incomplete-{self.version}")
 
+    def bytes_of(self, example: Example) -> int:
+        """Returns the bytes that the image of an example takes, with a packing about as many."""
+        stored = example.member.size
+        return self.packing.bytes_of(stored) if self.packing else stored
+
 
 @contextlib.contextmanager
 def held(target: Target) -> Iterator[Path]:
@@ -223,7 +228,7 @@ def _plan(examples: Sequence[Example], split: str, target: Target) -> Shards:
         return []
     hashes = [hashlib.blake2b(_encoded(e.name), digest_size=8).digest() for e in examples]
     order = np.argsort(np.frombuffer(b"".join(hashes), ">u8"), kind="stable")
-    size = sum(e.member.size for e in examples)
+    size = sum(map(target.bytes_of, examples))
     count = target.shards.get(split) or min(MOST_SHARDS, -(-size // SHARD_BYTES))
     count = max(1, min(count, len(examples)))
     edges = [len(order) * shard // count for shard in range(count + 1)]
@@ -241,7 +246,7 @@ def _encoded(name: str) -> bytes:
 
 def _room(target: Target, plan: dict[str, Shards]) -> None:
     files = [shard for shards in plan.values() for shard in shards]
-    needed = sum(e.member.size for path, part in files if not path.exists() for e in part)
+    needed = sum(target.bytes_of(e) for path, part in files if not path.exists() for e in part)
     free = shutil.disk_usage(target.hidden).free
     if needed > free:
         raise BadInput(

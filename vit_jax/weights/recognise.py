@@ -114,6 +114,19 @@ def check_kind(path: Path, form: Format, kind: str) -> None:
     )
 
 
+def check_library(path: Path, form: Format, content: Mapping[str, Any]) -> None:
+    """Raises BadInput if the config.json beside a file is that of the other library."""
+    key, other = {"timm": ("architecture", "model_type"), "hf": ("model_type", "architecture")}.get(
+        form.name, ("", "")
+    )
+    if other in content and key not in content:
+        raise BadInput(
+            f"{path}: its tensors have the names of {form.name}, its {json_config.NAME} is of "
+            f"another library: it has {other}={content[other]} and no {key}; put the right one "
+            "beside it, or none."
+        )
+
+
 def check_described(
     path: Path, form: Format, settings: dict[str, Any], described: dict[str, Any]
 ) -> None:

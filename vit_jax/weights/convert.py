@@ -125,8 +125,7 @@ def read(
     names, sigmoid = described.pop("names", ()), described.pop("sigmoid", False)
     pool = described.pop("pool", "")
     kind = str(content.get("model_type", "") or "".join(form.kinds[:1]))
-    recognise.check_kind(path, form, kind)
-    recognise.check_library(path, form, content)
+    recognise.check_kind(path, form, kind, content)
     naflex = "naflex" in form.constants
     context = recognise.context(form, arrays, described_heads or heads, None if naflex else size)
     flat = _float32(name_table.read(form, arrays, context), shapes_only)

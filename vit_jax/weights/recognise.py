@@ -98,8 +98,9 @@ def _check_architecture(path: Path, content: Mapping[str, Any]) -> None:
         raise BadInput(f"{path}: architecture {name} is not read: it has {refused}.")
 
 
-def check_kind(path: Path, form: Format, kind: str) -> None:
+def check_kind(path: Path, form: Format, kind: str, content: Mapping[str, Any]) -> None:
     """Raises BadInput if a config.json says that the tensors of a format are of another model."""
+    _check_library(path, form, content)
     if not kind or not form.kinds or kind in form.kinds:
         return
     nearest = " or ".join(form.kinds)
@@ -114,7 +115,7 @@ def check_kind(path: Path, form: Format, kind: str) -> None:
     )
 
 
-def check_library(path: Path, form: Format, content: Mapping[str, Any]) -> None:
+def _check_library(path: Path, form: Format, content: Mapping[str, Any]) -> None:
     """Raises BadInput if the config.json beside a file is that of the other library."""
     key, other = {"timm": ("architecture", "model_type"), "hf": ("model_type", "architecture")}.get(
         form.name, ("", "")

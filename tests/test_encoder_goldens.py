@@ -166,6 +166,14 @@ def test_tensors_of_one_family_with_the_name_of_another(tmp_path):
         convert.read(path)
 
 
+@pytest.mark.parametrize("name, other", [("timm dinov3", "dinov3"), ("dinov3", "timm dinov3")])
+def test_configuration_of_the_other_library(tmp_path, name, other):
+    path = written(tmp_path, name)
+    (tmp_path / "config.json").write_text(json.dumps(GOLDEN[other]["config"]))
+    with pytest.raises(BadInput, match=r"is of another library.*put the right one"):
+        vit_jax.load(path, heads=2, image_size=SIDE)
+
+
 def test_unknown_tensors_are_named_with_the_nearest_family(tmp_path):
     path = written(tmp_path, "dinov2")
     arrays = dict(safetensors.numpy.load_file(path))

@@ -49,7 +49,7 @@ def test_formats_are_those_that_exist():
     [
         ("onnx", "m.onnx", False, "unknown --format 'onnx'.*npz, big_vision, timm, hf, stablehlo"),
         ("savedmodle", "m", False, "Did you mean 'savedmodel'"),
-        ("npz", "m.safetensors", False, "npz format is written to a .npz file"),
+        ("npz", "m.safetensors", False, "to a .npz file; --format=timm or hf to a"),
         ("hf", "m.npz", False, "hf format is written to a .safetensors file"),
         ("npz", "m.npz", True, "--with-preprocess: npz.*--format=stablehlo or savedmodel"),
         ("timm", "m.safetensors", True, "--with-preprocess: timm"),
@@ -471,7 +471,22 @@ def test_transformers_prepare_images_and_name_classes_as_they_are_told(tmp_path)
 def test_what_a_format_cannot_hold_names_those_that_can(name, kind, changes, words):
     model = exports.model(kind, size=(16, 16), **changes)
     made = forward.make(model, None)
-    with pytest.raises(BadInput, match=f"{words}.*stablehlo and savedmodel hold every model"):
+    with pytest.raises(BadInput, match=f"{words}.*stablehlo or savedmodel holds every model"):
+        weights_file.expressed(name, forward.config(model.cfg), made, SAID)
+
+
+@pytest.mark.parametrize(
+    "name, kind, changes, words",
+    [
+        ("npz", "token", {"layer_scale": 1e-5}, "--format=timm holds it"),
+        ("npz", "token", {"gelu": "erf"}, "--format=timm or hf holds it"),
+        ("hf", "hybrid", {}, "--format=npz holds it"),
+    ],
+)
+def test_a_refusal_names_the_formats_of_weights_that_hold_the_model(name, kind, changes, words):
+    model = exports.model(kind, size=(16, 16), **changes)
+    made = forward.make(model, None)
+    with pytest.raises(BadInput, match=words):
         weights_file.expressed(name, forward.config(model.cfg), made, SAID)
 
 

@@ -424,7 +424,8 @@ def maps_both_ways(tmp_path, monkeypatch, name, variant, given):
     assert {n: a.shape for n, a in found.flat.items()} == {n: a.shape for n, a in ours.items()}
 
     forms = [f for f in safetensors.FORMATS if (f.name, f.family) == (name, variants.family(cfg))]
-    form = next(f for f in forms if f.writes(found.flat))
+    forms = [f for f in forms if f.writes(found.flat)]
+    form = min(forms, key=lambda f: len(cfg.unheld(f.constants, f.takes, everything=bool(f.kinds))))
     small = {n: np.broadcast_to(np.int8(0), a.shape) for n, a in found.flat.items()}
     monkeypatch.setattr(np, "ascontiguousarray", lambda array: array)
     back = name_table.write(form, small, Context(class_rows=int("cls" in ours)))
@@ -533,20 +534,11 @@ def test_missing_biases_are_read(tmp_path):
     assert vit_jax.load(tmp_path / "h" / "model.safetensors")[0].cfg.biases == "no_qkv"
 
 
-@pytest.mark.parametrize(
-    "settings, words",
-    [
-        ({"reg_tokens": 3} | GAP, "image"),
-        (
-            {"reg_tokens": 3, "no_embed_class": True, "pool_include_prefix": True} | GAP,
-            "pool_include_prefix",
-        ),
-    ],
-)
-def test_pooling_of_timm_that_ours_lacks(tmp_path, settings, words):
+def test_pooling_of_timm_that_ours_lacks(tmp_path):
     """Nothing but the configuration shows it: the tensors are those of another model of ours."""
+    settings = {"reg_tokens": 3, "no_embed_class": True, "pool_include_prefix": True} | GAP
     path = timm_saved(tmp_path, timm_model("vit_base_patch16_224", **PLAIN | settings))
-    with pytest.raises(BadInput, match=words):
+    with pytest.raises(BadInput, match="pool_include_prefix"):
         vit_jax.load(path)
 
 

@@ -28,6 +28,7 @@ from vit_jax.weights.recognise import FORMATS, NAMES, SUFFIX
 
 log = logging.getLogger("vit_jax")
 ORIGINAL = json_config.Images()
+_INSTEAD = "keep it as a run, or write another format."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +125,7 @@ def read(
     names, sigmoid = described.pop("names", ()), described.pop("sigmoid", False)
     pool = described.pop("pool", "")
     kind = str(content.get("model_type", "") or "".join(form.kinds[:1]))
-    recognise.check_kind(path, form, kind)
+    recognise.check_kind(path, form, kind, content)
     naflex = "naflex" in form.constants
     context = recognise.context(form, arrays, described_heads or heads, None if naflex else size)
     flat = _float32(name_table.read(form, arrays, context), shapes_only)
@@ -360,7 +361,7 @@ def expressed(
     lacking = [cfg.unheld(f.constants, f.takes, everything=bool(f.kinds)) for f in named]
     form, unheld = min(zip(named, lacking, strict=True), key=lambda both: len(both[1]))
     if unheld:
-        raise BadInput(f"the {name} format has no {unheld[0]}; keep it as a run.")
+        raise BadInput(f"the {name} format has no {unheld[0]}; {_INSTEAD}")
     constants = _constants(form, cfg)
     _check_expressible(form, cfg, constants)
     beside: dict[str, dict[str, Any]] = {}
@@ -422,7 +423,7 @@ def _constants(form: Format, cfg: variants.Config) -> dict[str, Any]:
 def _check_expressible(form: Format, cfg: variants.Config, constants: dict[str, Any]) -> None:
     """Raises BadInput for features without a tensor, whose absence would not show."""
     if setting := cfg.unwritten(form.name):
-        raise BadInput(f"the {form.name} format has no {setting}; keep it as a run.")
+        raise BadInput(f"the {form.name} format has no {setting}; {_INSTEAD}")
     if form.name in ("timm", "hf"):
         return  # json_config writes them down
     for key, value in constants.items():

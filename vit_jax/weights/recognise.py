@@ -98,8 +98,9 @@ def _check_architecture(path: Path, content: Mapping[str, Any]) -> None:
         raise BadInput(f"{path}: architecture {name} is not read: it has {refused}.")
 
 
-def check_kind(path: Path, form: Format, kind: str) -> None:
+def check_kind(path: Path, form: Format, kind: str, content: Mapping[str, Any]) -> None:
     """Raises BadInput if a config.json says that the tensors of a format are of another model."""
+    _check_library(path, form, content)
     if not kind or not form.kinds or kind in form.kinds:
         return
     nearest = " or ".join(form.kinds)
@@ -112,6 +113,19 @@ def check_kind(path: Path, form: Format, kind: str) -> None:
         f"{path}: its {json_config.NAME} says model_type={kind}, which is not a family that is "
         f"read; the nearest by its tensors is {nearest}. docs/models.md lists the families."
     )
+
+
+def _check_library(path: Path, form: Format, content: Mapping[str, Any]) -> None:
+    """Raises BadInput if the config.json beside a file is that of the other library."""
+    key, other = {"timm": ("architecture", "model_type"), "hf": ("model_type", "architecture")}.get(
+        form.name, ("", "")
+    )
+    if other in content and key not in content:
+        raise BadInput(
+            f"{path}: its tensors have the names of {form.name}, its {json_config.NAME} is of "
+            f"another library: it has {other}={content[other]} and no {key}; put the right one "
+            "beside it, or none."
+        )
 
 
 def check_described(

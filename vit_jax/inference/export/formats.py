@@ -33,7 +33,9 @@ def check(name: str, out: Path, *, with_preprocess: bool) -> None:
             raise BadInput(f"--out={str(out)!r} {problem}.") from e
     suffix = SUFFIX.get(name, out.suffix)
     if out.suffix != suffix:
-        raise BadInput(f"--out={out}: the {name} format is written to a {suffix} file.")
+        others = [other for other, its in SUFFIX.items() if its == out.suffix]
+        hint = f"; --format={' or '.join(others)} to a {out.suffix} file" if others else ""
+        raise BadInput(f"{out}: the {name} format is written to a {suffix} file{hint}.")
     if name != "savedmodel":
         if out.is_dir():
             raise BadInput(f"--out={out} is a folder, and {name} is a file; give its name.")

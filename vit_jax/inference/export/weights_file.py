@@ -42,12 +42,25 @@ def expressed(name: str, cfg: variants.Config, forward: Forward, images: Images)
     if rows != columns and cfg.TILED and (name in PEER or square):
         raise BadInput(
             f"{name}: a file of {rows} x {columns} patches would be taken for a square image; "
-            "--format=stablehlo and savedmodel hold every model."
+            "`vit_jax export` to stablehlo or savedmodel holds every model."
         )
     try:
         return convert.expressed(name, cfg, forward.params, images)
     except BadInput as e:
-        raise BadInput(f"{e} --format=stablehlo and savedmodel hold every model.") from e
+        raise BadInput(f"{e} {_instead(name, cfg, forward.params, images)}") from e
+
+
+def _instead(name: str, cfg: variants.Config, params: Any, images: Images) -> str:
+    """Returns a sentence about the formats that can hold what `name` cannot."""
+    holders = []
+    for other in convert.NAMES:
+        try:
+            convert.expressed(other, cfg, params, images)
+        except BadInput:
+            continue
+        holders.append(other)
+    of_weights = f"--format={' or '.join(holders)} holds it; " if holders else ""
+    return f"{of_weights}`vit_jax export` to stablehlo or savedmodel holds every model."
 
 
 def read(name: str, cfg: variants.Config, forward: Forward, path: Path) -> tuple[str, Call]:

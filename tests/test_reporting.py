@@ -69,10 +69,21 @@ def test_atomic_write_leaves_no_other_file(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
 
 
+def test_waiting_beside_a_busy_device_is_not_counted():
+    times = iter([0.0, 0.0, 1.0, 3.0, 10.0])
+    throughput = Throughput(clock=lambda: next(times))
+    done = iter([True, False])
+    with throughput.wait(lambda: next(done)):  # 0; the device has not ended its step by then
+        pass
+    with throughput.wait(lambda: next(done)):  # 1 to 3; it has
+        pass
+    assert throughput.measure(1)["perf/input_wait"] == 0.2  # of 10
+
+
 def test_throughput_leaves_out_pauses_and_counts_waiting():
     times = iter([0.0, 1.0, 3.0, 4.0, 6.0, 10.0])
     throughput = Throughput(clock=lambda: next(times))  # starts at 0
-    with throughput.wait():  # 1 to 3
+    with throughput.wait(lambda: False):  # 1 to 3
         pass
     with throughput.pause():  # 4 to 6
         pass

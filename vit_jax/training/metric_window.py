@@ -70,6 +70,11 @@ class Window:
         self._waiting.append((step, metrics, due))
         self._estimate(step, metrics)
 
+    def busy(self) -> bool:
+        """Returns True while devices compute the newest step, as far as this process knows."""
+        newest = self._waiting[-1][1]["grad_norm"] if self._waiting else None
+        return newest is not None and not newest.is_ready()  # type: ignore[attr-defined]
+
     def flush(self) -> None:
         """Fetches and checks all waiting metrics, before anything is built on these steps."""
         ready, self._waiting = self._waiting, []

@@ -299,11 +299,17 @@ class Throughput:
         self._paused += self._clock() - start
 
     @contextlib.contextmanager
-    def wait(self) -> Iterator[None]:
-        """Counts the time of the block as waiting for the next batch."""
+    def wait(self, busy: Callable[[], bool]) -> Iterator[None]:
+        """Counts the time of the block as waiting for the next batch, unless devices were busy.
+
+        Args:
+          busy: returns True while devices compute the step before. If they still do when the block
+            ends, nothing was lost. Otherwise the whole block counts, which is at most too much.
+        """
         start = self._clock()
         yield
-        self._waited += self._clock() - start
+        if not busy():
+            self._waited += self._clock() - start
 
     def measure(self, images: int) -> dict[str, float]:
         """Returns `perf/img_per_sec` and `perf/input_wait` since the last call, for `images`."""

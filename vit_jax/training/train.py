@@ -254,7 +254,7 @@ def loop(
             for step in range(first + 1, steps.total + 1):
                 profile.before(step)
                 with guarded(step):
-                    with throughput.wait():
+                    with throughput.wait(window.busy):
                         batch = next(batches)
                     state, metrics = train_step(state, batch, key)
                 done = step

@@ -3,6 +3,8 @@
 
 """Programs of processes for which jax keeps none. The process here is said to be the second."""
 
+import hashlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,6 +12,7 @@ import pytest
 
 from vit_jax.runtime import kept_programs
 from vit_jax.storage import cache
+from vit_jax.storage import files as storage
 
 
 @pytest.fixture
@@ -59,6 +62,21 @@ def test_damaged_programs_are_compiled_again(second, keep):
     file.write_bytes(whole[:keep])
     kept_programs.compiled(lowered()[0])
     assert len(file.read_bytes()) == len(whole)
+
+
+def test_programs_that_cannot_be_loaded_or_kept_are_compiled(second, monkeypatch, caplog):
+    kept_programs.compiled(lowered()[0])
+    (file,) = second.glob("*.program")
+    file.write_bytes(hashlib.sha256(b"x").digest() + b"x")
+    monkeypatch.setattr(storage, "write", lambda *_: full())
+    program = kept_programs.compiled(lowered()[0])
+    assert program.as_text()
+    assert "cannot be used, and is compiled again" in caplog.text
+    assert "a compiled program is not kept: the disk is full" in caplog.text
+
+
+def full():
+    raise OSError("the disk is full")
 
 
 def test_other_programs_flags_and_processes_are_kept_apart(second, monkeypatch):

@@ -96,6 +96,23 @@ def test_without_loss_an_image_that_is_not_upright_says_so(turn, kind):
         assert op.image(packed).shape == (sides if turn == 6 else (43, 32, 3))
 
 
+@pytest.mark.parametrize("packing", [SMALLER, LOSSLESS])
+def test_a_turned_tiff_is_turned_once(packing):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    packed = packing.packed(encoded(TALL, "TIFF", exif=exif))
+    assert Decode(exif=True).image(packed).shape == (32, 43, 3)
+
+
+@pytest.mark.parametrize("packing", [SMALLER, LOSSLESS])
+def test_damaged_metadata_are_left_out(packing):
+    jpeg = encoded(TALL)
+    # A text where the orientation should be.
+    exif = b"Exif\0\0II*\0\x08\0\0\0\x02\0\x12\x01\x02\0\x02\0\0\0x\0\0\0"
+    damaged = jpeg[:2] + b"\xff\xe1" + (len(exif) + 2).to_bytes(2, "big") + exif + jpeg[2:]
+    assert Decode(exif=True).image(packing.packed(damaged)).shape == (43, 32, 3)
+
+
 def test_damaged_files_are_refused():
     with pytest.raises(BadImage):
         SMALLER.packed(encoded(pictures.noise(60, 60), "PNG")[:3000])

@@ -45,6 +45,14 @@ def extra(platform: str) -> str:
     return f"pip install {extras[platform]}"
 
 
+def instructions() -> str:
+    """Returns the names of the instruction sets of the processor, or what else tells it apart."""
+    told = Path("/proc/cpuinfo")
+    text = told.read_text(encoding="utf-8") if told.exists() else ""
+    found = re.search(r"^(?:flags|Features)\s*: (.*)$", text, re.MULTILINE)
+    return found[1] if found else processor()
+
+
 def processor() -> str:
     """Returns the number of cores and their model, e.g. `2 x AMD EPYC`."""
     told = Path("/proc/cpuinfo")

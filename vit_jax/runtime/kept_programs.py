@@ -10,6 +10,7 @@ again at every start. Start from `compiled`.
 
 import hashlib
 import importlib.metadata
+import logging
 import os
 import time
 from pathlib import Path
@@ -22,23 +23,35 @@ from vit_jax.runtime import compile_ahead
 from vit_jax.storage import cache
 from vit_jax.storage import files as storage
 
+log = logging.getLogger("vit_jax")
+
 
 def compiled(lowered: jax.stages.Lowered) -> jax.stages.Compiled:
     """Compiles a program, or reads it if an earlier start of this process has compiled it.
 
-    The folder is that of `cache.keep_compiled`, where a damaged program is made again.
+    The folder is that of `cache.keep_compiled`. A program that cannot be read is compiled again,
+    and one that cannot be kept costs only that: the log says so.
     """
     folder = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
     if not folder or jax.process_index() == 0 or jax.default_backend() != "cpu":
         return lowered.compile()  # jax keeps it
-    path = storage.path(folder) / f"{_key(lowered)}.program"
-    if (kept := _read(path)) is not None:
-        return serialize_executable.deserialize_and_load(kept, lowered.in_tree, lowered.out_tree)
+    path = None
+    try:
+        path = storage.path(folder) / f"{_key(lowered)}.program"
+        if (kept := _read(path)) is not None:
+            return serialize_executable.deserialize_and_load(
+                kept, lowered.in_tree, lowered.out_tree
+            )
+    except Exception as e:  # of the storage, or of the compiler that loads it
+        log.warning("a kept program cannot be used, and is compiled again: %s", e)
     begin = time.monotonic()
     program = lowered.compile()
-    if time.monotonic() - begin > cache.LEAST_SECS:
-        content = serialize_executable.serialize(program)[0]
-        storage.write(path, hashlib.sha256(content).digest() + content)
+    if path is not None and time.monotonic() - begin > cache.LEAST_SECS:
+        try:
+            content = serialize_executable.serialize(program)[0]
+            storage.write(path, hashlib.sha256(content).digest() + content)
+        except Exception as e:
+            log.warning("a compiled program is not kept: %s", e)
     return program
 
 
@@ -46,8 +59,8 @@ def _key(lowered: jax.stages.Lowered) -> str:
     """Returns a name that differs where the compiled program may differ."""
     versions = [importlib.metadata.version(package) for package in ("jax", "jaxlib")]
     flags = os.environ.get("XLA_FLAGS", ""), compile_ahead.options("cpu")
-    place = detect.processor(), jax.process_index(), str(jax.devices())
-    parts = (lowered.as_text(), versions, flags, place)
+    place = jax.process_index(), str(jax.devices())
+    parts = (lowered.as_text(), versions, flags, place, detect.instructions())
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
@@ -55,7 +68,7 @@ def _read(path: Path) -> bytes | None:
     """Returns the program in a file; None if there is none or it is damaged."""
     try:
         content = path.read_bytes()
-    except OSError:
+    except FileNotFoundError:
         return None
     digest, program = content[:32], content[32:]
     return program if hashlib.sha256(program).digest() == digest else None

@@ -300,16 +300,10 @@ class Throughput:
 
     @contextlib.contextmanager
     def wait(self, busy: Callable[[], bool]) -> Iterator[None]:
-        """Counts the time of the block as waiting for the next batch, unless devices were busy.
-
-        Args:
-          busy: returns True while devices compute the step before. If they still do when the block
-            ends, nothing was lost. Otherwise the whole block counts, which is at most too much.
-        """
+        """Counts the block as waiting for images, up to a step too much, unless it ends `busy`."""
         start = self._clock()
         yield
-        if not busy():
-            self._waited += self._clock() - start
+        self._waited += 0.0 if busy() else self._clock() - start
 
     def measure(self, images: int) -> dict[str, float]:
         """Returns `perf/img_per_sec` and `perf/input_wait` since the last call, for `images`."""

@@ -228,7 +228,9 @@ def _shape(chain: str, size: int) -> tuple[int, int, int]:
         try:
             shapes.add(tuple(process(image, seed).shape))
         except tf.errors.OpError as e:
-            raise BadInput(f"--ops={chain} fails for an image of 480 pixels: {plain(e)}.") from None
+            raise BadInput(
+                f"--ops={chain} fails for an image of 480 x 640 pixels: {plain(e)}."
+            ) from None
     shape = shapes.pop()
     if shapes:
         raise BadInput(

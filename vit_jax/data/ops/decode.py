@@ -80,7 +80,7 @@ def with_pillow(content: bytes, exif: bool = False) -> np.ndarray:
         if picture.format == "TIFF" and picture.tag_v2.get(_SAMPLES, 1) > 4:
             raise UnknownImage("Pillow reads only the first of its channels")
         image = _rgb(picture)
-        turn = TURNS.get(_orientation(picture)) if exif else None
+        turn = TURNS.get(orientation(picture)) if exif else None
     return np.ascontiguousarray(turn(image) if turn else image)
 
 
@@ -110,7 +110,7 @@ def opened(content: bytes) -> Iterator[Any]:
 def turn_of(content: bytes) -> Callable[[np.ndarray], np.ndarray] | None:
     """Returns the turn that makes a file upright, as its metadata say; None if it is upright."""
     with opened(content) as picture:
-        return TURNS.get(_orientation(picture))
+        return TURNS.get(orientation(picture))
 
 
 def gray(image: Any) -> Any:
@@ -157,7 +157,7 @@ def _to_8_bits(values: np.ndarray, white: float) -> np.ndarray:
     return np.clip(scaled, 0, 255).astype(np.uint8)
 
 
-def _orientation(picture: Any) -> int:
+def orientation(picture: Any) -> int:
     """Returns the orientation of an open Pillow image; 1 if it is missing or cannot be read."""
     try:
         if picture.format == "TIFF":
@@ -365,10 +365,10 @@ class Decode:
         return tf.cond(
             _is_png(content, self.exif),
             lambda: self.of_rgb(tf.io.decode_png(content, channels=3)),
-            lambda: self._no_png(content),
+            lambda: self._neither(content),
         )
 
-    def _no_png(self, content: Tensor) -> Tensor:
+    def _neither(self, content: Tensor) -> Tensor:
         sides = pixmap.sides(content)
         return tf.cond(
             (tf.reduce_min(sides) > 0) & _within(*tf.unstack(sides)),

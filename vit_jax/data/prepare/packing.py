@@ -13,9 +13,7 @@ import numpy as np
 from PIL import Image
 
 from vit_jax.data.ops import pixmap
-from vit_jax.data.ops.decode import Decode
-
-_ORIENTATION = 0x0112  # tag of Exif
+from vit_jax.data.ops.decode import ORIENTATION, Decode, opened, orientation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +34,7 @@ class Packing:
         return f"{dataset}_{self.size}_{how}"
 
     def bytes_of(self, stored: int) -> int:
-        """Returns about how many bytes a file of `stored` bytes has afterwards, at most."""
+        """Returns an estimate, for photographs, of the bytes of a file of `stored` bytes."""
         if self.quality:
             return stored
         photograph = self.size * self.size * 4  # three bytes, sides of 4 to 3
@@ -62,13 +60,13 @@ class Packing:
         if shorter > self.size:
             sides = [max(1, round(side * self.size / shorter)) for side in (width, height)]
             small = small.resize((sides[0], sides[1]), Image.Resampling.BICUBIC)
-        with Image.open(io.BytesIO(content)) as original:
-            stated = original.getexif().get(_ORIENTATION)
-        if not self.quality and stated in (None, 1):
+        with opened(content) as original:
+            stated = orientation(original)
+        if not self.quality and stated == 1:
             return pixmap.encoded(np.asarray(small))
         exif = Image.Exif()
-        if stated is not None:
-            exif[_ORIENTATION] = stated
+        if stated != 1:
+            exif[ORIENTATION] = stated
         file = io.BytesIO()
         if self.quality:
             small.save(file, "JPEG", quality=self.quality, subsampling="4:2:0", exif=exif)

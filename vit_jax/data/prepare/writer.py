@@ -74,7 +74,7 @@ class Target:
         return self.folder.with_name(f".incomplete-{self.version}")
 
     def bytes_of(self, example: Example) -> int:
-        """Returns the bytes that the image of an example takes, with a packing about as many."""
+        """Returns the bytes that the image of an example takes, or an estimate with a packing."""
         stored = example.member.size
         return self.packing.bytes_of(stored) if self.packing else stored
 

@@ -37,9 +37,8 @@ def expressed(name: str, cfg: variants.Config, forward: Forward, images: Images)
             f"{name}: adapters have no place in a file of weights; `vit_jax export` with "
             "--format=stablehlo or savedmodel holds them."
         )
-    rows, columns = variants.grid(cfg, *forward.size)
-    square = math.isqrt(rows * columns) ** 2 == rows * columns  # a number that files mean as such
-    if rows != columns and cfg.TILED and (name in PEER or square):
+    if _seems_square(name, cfg, forward.size):
+        rows, columns = variants.grid(cfg, *forward.size)
         raise BadInput(
             f"{name}: a file of {rows} x {columns} patches would be taken for a square image; "
             "`vit_jax export` to stablehlo or savedmodel holds every model."
@@ -47,15 +46,24 @@ def expressed(name: str, cfg: variants.Config, forward: Forward, images: Images)
     try:
         return convert.expressed(name, cfg, forward.params, images)
     except BadInput as e:
-        raise BadInput(f"{e} {_instead(name, cfg, forward.params, images)}") from e
+        raise BadInput(f"{e} {_instead(cfg, forward, images)}") from e
 
 
-def _instead(name: str, cfg: variants.Config, params: Any, images: Images) -> str:
-    """Returns a sentence about the formats that can hold what `name` cannot."""
+def _seems_square(name: str, cfg: variants.Config, size: tuple[int, int]) -> bool:
+    """Returns True if a reader of the file would take oblong images for square ones."""
+    rows, columns = variants.grid(cfg, *size)
+    square = math.isqrt(rows * columns) ** 2 == rows * columns  # a number that files mean as such
+    return rows != columns and cfg.TILED and (name in PEER or square)
+
+
+def _instead(cfg: variants.Config, forward: Forward, images: Images) -> str:
+    """Returns a sentence about the formats that can hold a model which another cannot."""
     holders = []
     for other in convert.NAMES:
+        if _seems_square(other, cfg, forward.size):
+            continue
         try:
-            convert.expressed(other, cfg, params, images)
+            convert.expressed(other, cfg, forward.params, images)
         except BadInput:
             continue
         holders.append(other)

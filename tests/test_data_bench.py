@@ -62,7 +62,7 @@ def test_another_chain_is_measured_without_comparisons_and_it_says_so(tmp_path):
 
 @pytest.mark.parametrize("chain, part", [
     ("decode", "not make images of one size"),
-    ("decode|central_crop(900)", "480 pixels"),
+    ("decode|central_crop(900)", "480 x 640 pixels"),
     ("decode|turn", "unknown op in --ops 'turn'"),
 ])  # fmt: skip
 def test_a_chain_that_makes_no_batches_is_refused(tmp_path, chain, part):

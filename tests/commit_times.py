@@ -46,7 +46,8 @@ def saves_of(processes: int, delay_ms: int) -> dict[str, float]:
 
     Returns:
       Medians of a save, from its beginning on: `waits_secs`, until training goes on, and
-      `committed_secs`; `files` of one, and `requests` of all processes for it.
+      `committed_secs`; `seal_secs`, the part for small files and checksums; `files` of one, and
+      `requests` of all processes for it.
     """
     with fake_gcs.serve("bucket") as (store, environment):
         store.delay_secs = delay_ms / 1000
@@ -118,7 +119,7 @@ def _saves() -> list[dict[str, float]]:
 
         return noted
 
-    for name in ("save", "_prune"):
+    for name in ("save", "_seal", "_prune"):
         setattr(Checkpoints, name, noting(name))
     place, whole = tier_pair.placed(1)
 
@@ -132,10 +133,11 @@ def _saves() -> list[dict[str, float]]:
             state = TrainState(put(np.asarray(np.int32(step)), whole), params, {}, None)
             checkpoints.save(step, state, "a: 1\n", {})
             checkpoints.wait()
-            if jax.process_index() == 0:  # it alone prunes
+            if jax.process_index() == 0:  # it alone seals and prunes
                 rows.append({
                     "waits_secs": at["save ends"] - at["save begins"],
                     "committed_secs": at["_prune begins"] - at["save begins"],
+                    "seal_secs": at["_seal ends"] - at["_seal begins"],
                 })  # fmt: skip
     return rows[1:]
 

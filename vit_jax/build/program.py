@@ -23,7 +23,7 @@ from vit_jax.config import load as config_lib
 from vit_jax.config import sections, timeline, trainable
 from vit_jax.models import variants
 from vit_jax.optim import optimizers, schedules
-from vit_jax.runtime import compile_ahead, kept_programs, recovery
+from vit_jax.runtime import compile_ahead, recovery
 from vit_jax.step import state, train_step
 from vit_jax.step.objective import PARAMETERS, Batch, Network, Objective, ReadModel
 
@@ -136,13 +136,13 @@ class Program:
 
         Tracing happens here, where jax has the settings of the caller.
         """
-        self.compiling[name] = submit(functools.partial(kept_programs.compiled, self._lower(name)))
+        self.compiling[name] = submit(functools.partial(_compiled, self._lower(name)))
 
     def compiled(self, name: str) -> jax.stages.Compiled:
         """Returns `create` or `step`, compiled."""
         recovery.passed("program")
         compiling = self.compiling.get(name)
-        compiled = compiling.result() if compiling else kept_programs.compiled(self._lower(name))
+        compiled = compiling.result() if compiling else _compiled(self._lower(name))
         recovery.passed("compile")
         return compiled
 
@@ -200,6 +200,14 @@ class Program:
         devices = list(self.rules.mesh.devices.flat)
         classes, examples, labels = self.classes, self.examples, self.labels
         return make(config, classes=classes, examples=examples, labels=labels, devices=devices)
+
+
+def _compiled(lowered: jax.stages.Lowered) -> jax.stages.Compiled:
+    if jax.process_index() == 0:
+        return lowered.compile()
+    from vit_jax.runtime import kept_programs  # of the other processes
+
+    return kept_programs.compiled(lowered)
 
 
 def _key_shape(sharding: jax.sharding.Sharding | None = None) -> jax.ShapeDtypeStruct:

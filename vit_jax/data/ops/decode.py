@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from vit_jax.data.ops import pixmap
 from vit_jax.data.tensorflow import Tensor, tf
 from vit_jax.errors import BadInput
 
@@ -369,6 +368,8 @@ class Decode:
         )
 
     def _neither(self, content: Tensor) -> Tensor:
+        from vit_jax.data.ops import pixmap
+
         sides = pixmap.sides(content)
         return tf.cond(
             (tf.reduce_min(sides) > 0) & _within(*tf.unstack(sides)),

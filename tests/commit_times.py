@@ -24,6 +24,7 @@ from typing import Any
 
 import fake_gcs
 import stored_runs
+from ports import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "golden" / "commits.json"
@@ -64,7 +65,7 @@ def _run(environment: dict[str, str], *words: list[str]) -> Any:
     """Runs this module as programs at once; returns what the first one prints, from JSON."""
     path = {"PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
-        address = f"127.0.0.1:{_free_port()}"
+        address = f"127.0.0.1:{free_port()}"
         children = [
             stack.enter_context(
                 subprocess.Popen(
@@ -77,13 +78,6 @@ def _run(environment: dict[str, str], *words: list[str]) -> Any:
         said = [child.communicate(timeout=900)[0] for child in children]
         assert not any(child.returncode for child in children), said
     return json.loads(said[0].splitlines()[-1])
-
-
-def _free_port() -> int:
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return probe.getsockname()[1]
 
 
 def _checksums() -> list[float]:

@@ -23,6 +23,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ports import free_port
+
 from vit_jax.runtime import peer_links, rendezvous
 from vit_jax.runtime.coordinated_stop import STOP, Agreement
 from vit_jax.runtime.process_identity import ProcessIdentity
@@ -173,8 +175,7 @@ def control_traffic(count: int, *, repeats: int = 5, idle_secs: float = 10.0) ->
       `verdicts`, what the real processes say at the end, and for each part the mean of one
       exchange: `secs` (wall time), `cpu_secs` and `sent_bytes` (of process 0).
     """
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        address = "127.0.0.1", probe.getsockname()[1]
+    address = "127.0.0.1", free_port()
     parts: dict[str, Any] = {}
 
     @contextlib.contextmanager

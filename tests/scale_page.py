@@ -15,12 +15,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from vit_jax.storage import checksums
+
 ROOT = Path(__file__).resolve().parent.parent
 GOLDEN = ROOT / "tests" / "golden" / "scale.json"
 PAGE = ROOT / "docs" / "scale.md"
 COMMITS = ROOT / "tests" / "golden" / "commits.json"
-DELAYS_MS = ("10", "50", "200")
-AT_ONCE = 8  # files that process 0 reads at once; see storage/checksums.py
 LISTED = 1000  # files that one answer lists
 PARTS = {
     "connect": "all meet",
@@ -61,7 +61,8 @@ def _secs(secs: float) -> str:
 
 
 def _saves(measured: dict[str, Any]) -> str:
-    head = [f"{delay} ms" for delay in ("0", *DELAYS_MS)]
+    delays = _delays(measured)
+    head = [f"{delay} ms" for delay in delays]
     return _table(
         ["processes", "files", "requests", *(f"{text}: waits, committed" for text in head)],
         [
@@ -70,7 +71,7 @@ def _saves(measured: dict[str, Any]) -> str:
                 *(str(rows["50"][key]) for key in ("files", "requests")),
                 *(
                     f"{_secs(rows[delay]['waits_secs'])}, {_secs(rows[delay]['committed_secs'])}"
-                    for delay in ("0", *DELAYS_MS)
+                    for delay in delays
                 ),
             ]
             for count, rows in measured.items()
@@ -78,16 +79,21 @@ def _saves(measured: dict[str, Any]) -> str:
     )
 
 
+def _delays(measured: dict[str, Any]) -> list[str]:
+    """Returns the delays of the store that were measured, in ms, from 0 on."""
+    return list(next(iter(measured.values())))
+
+
 def _checksums(measured: dict[str, Any]) -> str:
-    rows = []
+    rows, late = [], _delays(measured)[1:]
     for hosts, secs in measured.items():
         files = 4 * int(hosts) + 1  # and orbax's mark of the arrays
         lists = math.ceil(files / LISTED)
-        requests, in_a_row = lists + files + 1, lists + math.ceil(files / AT_ONCE) + 1
-        computed = {delay: in_a_row * int(delay) / 1000 for delay in DELAYS_MS}
-        cells = [f"{_secs(secs[delay])} ({_secs(computed[delay])})" for delay in DELAYS_MS]
+        requests, in_a_row = lists + files + 1, lists + math.ceil(files / checksums.READERS) + 1
+        computed = {delay: in_a_row * int(delay) / 1000 for delay in late}
+        cells = [f"{_secs(secs[delay])} ({_secs(computed[delay])})" for delay in late]
         rows.append([f"{int(hosts):,}", f"{requests:,}", _secs(secs["0"]), *cells])
-    head = ["0 ms", *(f"{delay} ms: measured (computed)" for delay in DELAYS_MS)]
+    head = ["0 ms", *(f"{delay} ms: measured (computed)" for delay in late)]
     return _table(["hosts", "requests", *head], rows)
 
 

@@ -10,6 +10,7 @@ import sys
 
 import jax
 import pytest
+from ports import free_port
 
 from vit_jax.errors import BadInput, PeerLost, RunFailed, Stopped
 from vit_jax.runtime import coordination, peer_links
@@ -208,8 +209,7 @@ with distributed.session("tpu", Path(folder), **times):
 
 @pytest.mark.integration
 def test_agreeing_and_barriers_that_name_who_is_missing(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     (tmp_path / "a").mkdir()
     children = [
         subprocess.Popen(

@@ -88,9 +88,3 @@ def test_other_programs_flags_and_processes_are_kept_apart(second, monkeypatch):
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
     kept_programs.compiled(lowered()[0])
     assert len([*second.glob("*.program")]) == 4
-
-
-def test_jax_keeps_the_programs_of_the_first_process(second, monkeypatch):
-    monkeypatch.setattr(jax, "process_index", lambda: 0)
-    kept_programs.compiled(lowered()[0])
-    assert not [*second.glob("*.program")]

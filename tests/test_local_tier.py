@@ -18,7 +18,8 @@ import numpy as np
 import pytest
 import tier_pair
 from interrupted_runs import assert_equal
-from test_processes import environment, free_port, outcome
+from ports import free_port
+from test_processes import environment, outcome
 from test_train import run
 
 from vit_jax.checkpoints import local_folders, local_tier, peer_copies, restart_limit, shard_files

@@ -13,7 +13,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from test_rendezvous import free_port
+from ports import free_port
 
 from vit_jax.errors import PeerLost
 from vit_jax.runtime import peer_links

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ports import free_port
 from test_e2e import ROOT
 from test_train import QUICKSTART, TINY, logged, parameters, run, same_parameters
 
@@ -37,11 +38,6 @@ STEPS = (
     "--config.platform=cpu",
 )
 GONE_SECS = 5  # until the others have ended
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return found.getsockname()[1]
 
 
 def environment(devices):

@@ -11,15 +11,11 @@ import threading
 import time
 
 import pytest
+from ports import free_port
 
 from vit_jax.errors import BadInput, PeerLost
 from vit_jax.runtime import peer_links, rendezvous
 from vit_jax.runtime.process_identity import ProcessIdentity
-
-
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return found.getsockname()[1]
 
 
 def meet(coordinator, indices, *, count=2, facts=lambda i: {}, counts=None, secs=5.0):

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from interrupted_runs import ALL, MATRIX, arguments, assert_equal, cut, whole_and_cut
-from test_processes import close, environment, free_port, outcome
+from ports import free_port
+from test_processes import close, environment, outcome
 from test_train import run
 
 slow = pytest.mark.slow

@@ -47,15 +47,17 @@ def extra(platform: str) -> str:
 
 def instructions() -> str:
     """Returns the names of the instruction sets of the processor, or what else tells it apart."""
-    told = Path("/proc/cpuinfo")
-    text = told.read_text(encoding="utf-8") if told.exists() else ""
-    found = re.search(r"^(?:flags|Features)\s*: (.*)$", text, re.MULTILINE)
-    return found[1] if found else processor()
+    return _told("flags|Features") or processor()
 
 
 def processor() -> str:
     """Returns the number of cores and their model, e.g. `2 x AMD EPYC`."""
-    told = Path("/proc/cpuinfo")
-    text = told.read_text(encoding="utf-8") if told.exists() else ""
-    names = re.findall(r"^model name\s*: (.*)$", text, re.MULTILINE)
-    return f"{os.cpu_count()} x {names[0] if names else platform.machine()}"
+    return f"{os.cpu_count()} x {_told('model name') or platform.machine()}"
+
+
+def _told(names: str) -> str:
+    """Returns what Linux tells about the first core under one of these names, else ""."""
+    file = Path("/proc/cpuinfo")
+    text = file.read_text(encoding="utf-8") if file.exists() else ""
+    found = re.search(rf"^(?:{names})\s*: (.*)$", text, re.MULTILINE)
+    return found[1] if found else ""

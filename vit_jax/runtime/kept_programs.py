@@ -29,12 +29,14 @@ log = logging.getLogger("vit_jax")
 def compiled(lowered: jax.stages.Lowered) -> jax.stages.Compiled:
     """Compiles a program, or reads it if an earlier start of this process has compiled it.
 
+    It is for other processes than the first, whose programs jax keeps.
+
     The folder is that of `cache.keep_compiled`. A program that cannot be read is compiled again,
     and one that cannot be kept costs only that: the log says so.
     """
     folder = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
-    if not folder or jax.process_index() == 0 or jax.default_backend() != "cpu":
-        return lowered.compile()  # jax keeps it
+    if not folder or jax.default_backend() != "cpu":
+        return lowered.compile()
     path = None
     try:
         path = storage.path(folder) / f"{_key(lowered)}.program"

@@ -18,7 +18,7 @@ from vit_jax.errors import permitted
 from vit_jax.storage import files as storage
 
 FILE = "checksums.sha256"
-_READERS = 8  # threads: hashing releases the GIL, and a remote store answers late
+READERS = 8  # threads: hashing releases the GIL, and a remote store answers late
 
 
 def write(folder: Path) -> None:
@@ -28,7 +28,7 @@ def write(folder: Path) -> None:
       folder: a local or remote folder, into which no process writes meanwhile.
     """
     names = storage.find(folder)
-    with ThreadPoolExecutor(_READERS) as pool:
+    with ThreadPoolExecutor(READERS) as pool:
         digests = list(pool.map(lambda name: digest(folder / name, settle=True), names))
     lines = [f"{digest}  {name}\n" for digest, name in zip(digests, names, strict=True)]
     storage.write(folder / FILE, seal("".join(lines)))
@@ -64,7 +64,7 @@ def damage(
     except OSError as e:
         return f"{FILE} {_unreadable(e)}"
     names = [name for name in sorted(listed) if wanted(name)][part[0] :: part[1]]
-    with ThreadPoolExecutor(_READERS) as pool:
+    with ThreadPoolExecutor(READERS) as pool:
         states = pool.map(lambda name: _state(folder / name, listed[name]), names)
         changes = [f"{name} {state}" for name, state in zip(names, states, strict=True) if state]
     more = f" (and {len(changes) - 1} more files)" if changes[1:] else ""

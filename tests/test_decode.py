@@ -436,7 +436,8 @@ ONE, TWO = "decode|inception_crop({size})", "decode|inception_crop({size})|flip_
 
 @pytest.mark.integration
 def test_one_pass_gives_the_pixels_of_two():
-    for text in (ONE, TWO, "decode(exif=True)|inception_crop({size})"):
+    cubic = "decode|inception_crop({size}, cubic=True)"  # which looks at columns farther away
+    for text in (ONE, TWO, "decode(exif=True)|inception_crop({size})", cubic):
         fused, plain = chain(text), op_by_op(text)
         for name, content in FILES.items():
             for seed in seeds(12 if text == ONE else 3):

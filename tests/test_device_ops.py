@@ -88,14 +88,14 @@ def test_boxes_follow_the_rule_of_inception_crop(monkeypatch, areas):
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("size", ["16", "(30, 50)", "(40, 28)"])
+@pytest.mark.parametrize("size", ["16", "(30, 50)", "(40, 28)", "16, cubic=True", "50, cubic=True"])
 def test_inception_crop_is_that_of_the_host(monkeypatch, size):
     op = op_of(f"inception_crop({size})")
     for shares in SHARES[:8]:
         top, left, rows, columns = np.asarray(device_ops.box(op, SIDES, shares))
         cut = IMAGE[top : top + rows, left : left + columns]
         sides = op.size if isinstance(op.size, tuple) else (op.size, op.size)
-        expected = resize.resized(cut, *sides, antialias=False)
+        expected = resize.resized(cut, *sides, antialias=False, cubic=op.cubic)
         assert off(change(f"inception_crop({size})", IMAGE, shares), expected) <= 1
 
 

@@ -177,6 +177,8 @@ def found(form, images, size=SIZE):
         ("decode|resize_small({size*8//7})|central_crop({size})", 36, True),
         ("decode|resize_small(40, antialias=False)|central_crop({size})", 40, False),
         ("decode|bv_resize_small(40)|central_crop(32)", 40, True),
+        ("decode|resize({size}, cubic=True)", 0, True),
+        ("decode|resize_small(40, cubic=True)|central_crop(32)", 40, True),
         ("decode|central_crop({size})", None, None),
         ("decode|resize_small(40)", None, None),
         ("decode|resize(40)|central_crop(32)", None, None),
@@ -186,7 +188,8 @@ def found(form, images, size=SIZE):
 def test_chain_of_a_run(chain, shorter, antialias):
     said, words = found("run", exports.OWN | {"ops": chain})
     mean, std = (0.1, 0.2, 0.3), (0.4, 0.5, 0.6)
-    assert said == Images(mean, std, "bilinear", shorter or 0, antialias=antialias)
+    kind = "bicubic" if "cubic" in chain else "bilinear"
+    assert said == Images(mean, std, kind, shorter or 0, antialias=antialias)
     assert words == (f"the chain {chain}" if shorter is None else "")
 
 

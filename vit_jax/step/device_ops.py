@@ -89,12 +89,28 @@ def _taps(begin: jax.Array, extent: jax.Array, before: int, after: int) -> jax.A
     return (1 - share) * (pixels == near) + share * (pixels == far)
 
 
+def _cubic_taps(begin: jax.Array, extent: jax.Array, before: int, after: int) -> jax.Array:
+    """Returns the weights of a bicubic resize with averaging, float32 [after, before]."""
+    scale = extent.astype(jnp.float32) / after
+    centres = (jnp.arange(after, dtype=jnp.float32) + 0.5) * scale
+    pixels = jnp.arange(before) - begin
+    away = jnp.abs(pixels + 0.5 - centres[:, None]) / jnp.maximum(scale, 1)
+    near = ((1.5 * away - 2.5) * away) * away + 1
+    far = ((-0.5 * away + 2.5) * away - 4) * away + 2
+    weights = jnp.where(away < 1, near, jnp.where(away < 2, far, 0))
+    weights *= (pixels >= 0) & (pixels < extent)
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
 def _resampled(
-    image: jax.Array, begin: Sequence[jax.Array], extent: Sequence[Any], size: Size
-) -> jax.Array:
-    """Returns a box of an image, resized bilinearly without antialias, as matrix products."""
+    image: jax.Array, begin: Sequence[jax.Array], extent: Sequence[Any], size: Size,
+    cubic: bool = False,
+) -> jax.Array:  # fmt: skip
+    """Returns a box of an image, resized as matrix products: bicubically with averaging, or else
+    bilinearly without it."""
+    taps = _cubic_taps if cubic else _taps
     down, across = (
-        _taps(begin[i], jnp.asarray(extent[i]), image.shape[i], rows_columns(size)[i])
+        taps(begin[i], jnp.asarray(extent[i]), image.shape[i], rows_columns(size)[i])
         for i in (0, 1)
     )
     precise = jax.lax.Precision.HIGH  # with one pass of bfloat16, results are off by 2 levels
@@ -105,7 +121,7 @@ def _resampled(
 
 def _inception_crop(op: Any, image: jax.Array, shares: jax.Array) -> jax.Array:
     top, left, rows, columns = box(op, (image.shape[0], image.shape[1]), shares)
-    return _resampled(image, (top, left), (rows, columns), op.size)
+    return _resampled(image, (top, left), (rows, columns), op.size, op.cubic)
 
 
 def _crop_shares(op: Any, key: jax.Array, sides: Sides) -> jax.Array:

@@ -70,7 +70,7 @@ def crop_box(op: ops.InceptionCrop, height: int, width: int, seed: Seed) -> tupl
 def inception_crop(op: ops.InceptionCrop, image: np.ndarray, seed: Seed) -> np.ndarray:
     """Applies `inception_crop`: uint8 [H, W, C] to [rows, columns, C] of `op.size`."""
     cut = image[crop_box(op, image.shape[0], image.shape[1], seed)]
-    return resized(cut, *rows_columns(op.size), antialias=False)
+    return resized(cut, *rows_columns(op.size), antialias=False, cubic=op.cubic)
 
 
 def coordinates(

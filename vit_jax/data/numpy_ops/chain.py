@@ -119,7 +119,8 @@ def apply_to_fields(ops: tuple[Op, ...], fields: Fields, seed: Seed) -> Fields:
                 box, sides = decode.decode_box(op, crop, image, drawn)
                 if moves(crop, fields):
                     fields = geometry.follow(crop, fields, sides, drawn)
-                fields = fields | {"image": resize.resized(box, *size, antialias=False)}
+                pixels = resize.resized(box, *size, antialias=False, cubic=crop.cubic)
+                fields = fields | {"image": pixels}
                 at += 2
                 continue
         if isinstance(image, bytes) and not isinstance(op, decode_ops.Decode):

@@ -86,21 +86,34 @@ class _Band(NamedTuple):
         return np.ascontiguousarray(self.of_rows(columns).transpose(1, 0, 2))
 
 
-@functools.lru_cache(64)
-def _triangles(after: int, before: int) -> _Band:
-    """Returns the kernel of a bilinear resize that averages.
+def _triangle(distance: np.ndarray) -> np.ndarray:
+    return np.maximum(np.float32(1) - distance, 0)
 
-    It is a triangle, as wide as a pixel of the result, but at least as one of the source.
+
+def _keys(distance: np.ndarray) -> np.ndarray:
+    """Returns the cubic kernel of Keys with a = -1/2, for distances in pixels, float32."""
+    near = ((1.5 * distance - 2.5) * distance) * distance + 1
+    far = ((-0.5 * distance + 2.5) * distance - 4) * distance + 2
+    return np.where(distance < 1, near, np.where(distance < 2, far, 0)).astype(np.float32)
+
+
+@functools.lru_cache(64)
+def _averaging(after: int, before: int, cubic: bool) -> _Band:
+    """Returns the kernel of a resize that averages.
+
+    It is as wide as pixels of the result, but at least as those of the source: a triangle of one
+    pixel to each side, or a cubic kernel of two.
     """
     # `tf.image.resize` states the scale, and its kernel computes the inverse, both in float32.
     inverse = np.float32(1.0 / float(np.float32(after) / np.float32(before)))
     wide = max(inverse, np.float32(1))
     centres = (np.arange(after, dtype=np.float32) + _half) * inverse
-    starts = np.clip(np.ceil(centres - wide - _half), 0, before - 1)
-    ends = np.clip(np.floor(centres + wide - _half), 0, before - 1)
+    reach = wide * np.float32(2 if cubic else 1)
+    starts = np.clip(np.ceil(centres - reach - _half), 0, before - 1)
+    ends = np.clip(np.floor(centres + reach - _half), 0, before - 1)
     places = starts[:, None] + np.arange(int((ends - starts).max()) + 1, dtype=np.float32)
     distance = np.abs((places + _half - centres[:, None]) * (np.float32(1) / wide))
-    weights = np.maximum(np.float32(1) - distance, 0) * (places <= ends[:, None])
+    weights = (_keys if cubic else _triangle)(distance) * (places <= ends[:, None])
     total = np.add.accumulate(weights, axis=1)[:, -1:]
     return _Band(starts.astype(int), weights * (np.float32(1) / total))
 
@@ -120,14 +133,16 @@ def _areas(after: int, before: int) -> _Band:
     return _Band(starts[:, 0].astype(int), weights.astype(np.float32))
 
 
-def resized(image: np.ndarray, height: int, width: int, *, antialias: bool) -> np.ndarray:
-    """Resizes uint8 [H, W, C] bilinearly and rounds to uint8; `ops.resize.resize`."""
-    if antialias and image.shape[:2] != (height, width):
-        values = _triangles(height, image.shape[0]).of_rows(image)
-        values = _triangles(width, image.shape[1]).of_columns(values)
+def resized(
+    image: np.ndarray, height: int, width: int, *, antialias: bool, cubic: bool = False
+) -> np.ndarray:
+    """Resizes uint8 [H, W, C] and rounds to uint8, as `ops.resize.resize` does."""
+    if (antialias or cubic) and image.shape[:2] != (height, width):
+        values = _averaging(height, image.shape[0], cubic).of_rows(image)
+        values = _averaging(width, image.shape[1], cubic).of_columns(values)
     else:
         values = bilinear(image, height, width)
-    return np.rint(values).astype(np.uint8)
+    return np.rint(np.clip(values, 0, 255) if cubic else values).astype(np.uint8)
 
 
 def _truncated(values: np.ndarray) -> np.ndarray:
@@ -143,7 +158,8 @@ def checked_size(rows: int, columns: int) -> tuple[int, int]:
 
 def resize(op: ops.Resize, image: np.ndarray, _: Seed) -> np.ndarray:
     """Applies `resize`: uint8 [H, W, C] to [rows, columns, C] of `op.size`."""
-    return resized(image, *ops.rows_columns(op.size), antialias=op.antialias)
+    sides = ops.rows_columns(op.size)
+    return resized(image, *sides, antialias=op.antialias, cubic=op.cubic)
 
 
 def covering(op: ops.ResizeSmall, sides: tuple[int, int]) -> tuple[int, int]:
@@ -160,7 +176,8 @@ def resize_small(op: ops.ResizeSmall, image: np.ndarray, _: Seed) -> np.ndarray:
     Raises:
       Unsuitable: the result would have too many pixels.
     """
-    return resized(image, *checked_size(*covering(op, image.shape[:2])), antialias=op.antialias)
+    sides = checked_size(*covering(op, image.shape[:2]))
+    return resized(image, *sides, antialias=op.antialias, cubic=op.cubic)
 
 
 def central_crop(op: ops.CentralCrop, image: np.ndarray, _: Seed) -> np.ndarray:

@@ -37,7 +37,8 @@ def inside(op: ops.ResizeInside, sides: Sides) -> Sides:
 
 def resize_inside(op: ops.ResizeInside, image: np.ndarray, _: Seed) -> np.ndarray:
     """Applies `resize_inside`: uint8 [H, W, C] to the largest image inside `op.size`."""
-    return resized(image, *inside(op, image.shape[:2]), antialias=op.antialias)
+    after = inside(op, image.shape[:2])
+    return resized(image, *after, antialias=op.antialias, cubic=op.cubic)
 
 
 def pad(op: ops.Pad, image: np.ndarray, _: Seed) -> np.ndarray:

@@ -82,7 +82,7 @@ class InceptionCrop(geometry.Geometric):
 
     The box covers 5 % (`area_min`) to 100 % (`area_max`) of the area and has an aspect ratio of 3/4
     to 4/3, as described in arXiv:1409.4842. The resize is bilinear without antialias, as in the
-    published code.
+    published code, or bicubic with averaging if `cubic`.
     """
 
     IN_PARTS: ClassVar[bool] = False  # True: needs the bytes of a file, and decodes parts of it
@@ -90,6 +90,7 @@ class InceptionCrop(geometry.Geometric):
     size: Size
     area_min: float = 0.05
     area_max: float = 1.0
+    cubic: bool = False
 
     def box(self, shape: Tensor, seed: Tensor) -> tuple[Tensor, Tensor]:
         """Returns begin and extent, int32 [3] each, of a box in an image of shape int32 [3]."""
@@ -111,7 +112,7 @@ class InceptionCrop(geometry.Geometric):
 
     def resize(self, box: Tensor) -> Tensor:
         """Resizes the pixels of a box, uint8 [h, w, C], to `size`."""
-        return resize(box, *rows_columns(self.size), antialias=False)
+        return resize(box, *rows_columns(self.size), antialias=False, cubic=self.cubic)
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
         box = tf.slice(image, *self.box(tf.shape(image), seed))

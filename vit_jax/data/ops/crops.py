@@ -63,11 +63,10 @@ def decode_box(
 
 def _jpeg_box(crop: InceptionCrop, content: Tensor, shape: Tensor, seed: Tensor) -> Tensor:
     begin, extent = crop.box(shape, seed)
-    rows, columns = rows_columns(crop.size)
-    exact: list[Callable[[], Tensor]] = [lambda: _exact(columns, content, shape, begin, extent)]
+    exact: list[Callable[[], Tensor]] = [lambda: _exact(crop, content, shape, begin, extent)]
     if not isinstance(crop, FastInceptionCrop):
         return exact[0]()
-    fits = tf.reduce_min(extent[:2] // [rows, columns])  # by which the box may shrink at most
+    fits = tf.reduce_min(extent[:2] // [*rows_columns(crop.size)])  # by which the box may shrink at most
     number = tf.reduce_sum(tf.cast(fits >= list(crop.REDUCTIONS[1:]), tf.int32))
     reduced = [
         lambda ratio=ratio: _reduced(content, begin, extent, ratio) for ratio in crop.REDUCTIONS[1:]
@@ -75,15 +74,18 @@ def _jpeg_box(crop: InceptionCrop, content: Tensor, shape: Tensor, seed: Tensor)
     return tf.switch_case(number, exact + reduced)
 
 
-def _exact(columns: int, content: Tensor, shape: Tensor, begin: Tensor, extent: Tensor) -> Tensor:
+def _exact(
+    crop: InceptionCrop, content: Tensor, shape: Tensor, begin: Tensor, extent: Tensor
+) -> Tensor:
     """Decodes the box with one more column on either side, then cuts these columns off.
 
     Halved chroma is interpolated from neighbouring columns. If a box is at least four times as wide
-    as its result, no resize looks at the edge columns. So they need not be exact, and cutting
-    nothing off saves a copy.
+    as its result, no bilinear resize looks at the edge columns. So they need not be exact, and
+    cutting nothing off saves a copy.
     """
     (top, x, _), (height, width, _) = tf.unstack(begin), tf.unstack(extent)
-    more = tf.cast(width < 4 * columns, tf.int32)
+    columns = rows_columns(crop.size)[1]
+    more = tf.cast((width < 4 * columns) | crop.cubic, tf.int32)
     left, right = tf.maximum(x - more, 0), tf.minimum(x + width + more, shape[1])
     window = tf.stack([top, left, height, right - left])
     box = tf.io.decode_and_crop_jpeg(content, window, channels=3)

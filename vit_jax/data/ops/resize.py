@@ -22,39 +22,58 @@ def rows_columns(size: Size) -> tuple[int, int]:
     return size if isinstance(size, tuple) else (size, size)
 
 
-def resize(image: Tensor, height: int | Tensor, width: int | Tensor, *, antialias: bool) -> Tensor:
-    """Resizes uint8 [H, W, C] bilinearly (half-pixel centres) and rounds to uint8."""
-    resized = tf.image.resize(image, [height, width], method="bilinear", antialias=antialias)
-    return tf.cast(tf.round(resized), tf.uint8)  # means of values in 0 to 255 need no clipping
+def resize(
+    image: Tensor, height: int | Tensor, width: int | Tensor, *, antialias: bool,
+    cubic: bool = False,
+) -> Tensor:  # fmt: skip
+    """Resizes uint8 [H, W, C] with half-pixel centres and rounds to uint8.
+
+    Args:
+      image: uint8 [H, W, C].
+      height: rows of the result.
+      width: columns of the result.
+      antialias: whether shrinking averages over source pixels, for a bilinear resize.
+      cubic: resizes by Keys' cubic kernel with a = -1/2, averaging, as Pillow's BICUBIC does.
+    """
+    if cubic:
+        resized = tf.image.resize(image, [height, width], method="bicubic", antialias=True)
+        resized = tf.clip_by_value(resized, 0.0, 255.0)  # it overshoots at edges
+    else:
+        resized = tf.image.resize(image, [height, width], method="bilinear", antialias=antialias)
+    return tf.cast(tf.round(resized), tf.uint8)
 
 
 @dataclasses.dataclass(frozen=True)
 class Resize(geometry.Geometric):
     """Resizes to `size`, ignoring the aspect ratio: bilinear, rounded to uint8.
 
-    `antialias` averages over source pixels when shrinking; published ViT chains do not.
+    `antialias` averages over source pixels when shrinking; published ViT chains do not. `cubic` is
+    bicubic with averaging, as most weights of timm and transformers expect.
     """
 
     size: Size
     antialias: bool = False
+    cubic: bool = False
 
     def placement(self, sides: Tensor, seed: Tensor) -> geometry.Placement:
         """Returns where pixels come from."""
         return geometry.of_box((0, 0), sides, rows_columns(self.size))
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
-        return resize(image, *rows_columns(self.size), antialias=self.antialias)
+        sides = rows_columns(self.size)
+        return resize(image, *sides, antialias=self.antialias, cubic=self.cubic)
 
 
 @dataclasses.dataclass(frozen=True)
 class ResizeSmall(geometry.Geometric):
     """Resizes the shorter side to `size`, keeping the aspect ratio: bilinear, rounded to uint8.
 
-    With rows and columns, resizes to the smallest image that covers them.
+    With rows and columns, resizes to the smallest image that covers them. `cubic` is bicubic.
     """
 
     size: Size
     antialias: bool = True
+    cubic: bool = False
 
     def _after(self, sides: Tensor) -> Tensor:
         """Returns int32 [2], the sides of the result for those of an image."""
@@ -68,7 +87,8 @@ class ResizeSmall(geometry.Geometric):
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
         after = tf.unstack(self._after(tf.shape(image)[:2]))
-        return resize(image, *decode.decodable(*after), antialias=self.antialias)
+        after = decode.decodable(*after)
+        return resize(image, *after, antialias=self.antialias, cubic=self.cubic)
 
 
 @dataclasses.dataclass(frozen=True)

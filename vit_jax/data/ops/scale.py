@@ -35,10 +35,14 @@ def filled(image: Tensor, size: Size) -> Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class ResizeInside(geometry.Geometric):
-    """Resizes to the largest image inside `size`, keeping the aspect ratio; `pad` fills it up."""
+    """Resizes to the largest image inside `size`, keeping the aspect ratio; `pad` fills it up.
+
+    Bilinear, or bicubic if `cubic`.
+    """
 
     size: Size
     antialias: bool = True
+    cubic: bool = False
 
     def placement(self, sides: Tensor, seed: Tensor) -> geometry.Placement:
         """Returns where pixels come from."""
@@ -46,7 +50,7 @@ class ResizeInside(geometry.Geometric):
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
         after = tf.unstack(scaled(tf.shape(image)[:2], self.size, 1.0, False))
-        return resize(image, after[0], after[1], antialias=self.antialias)
+        return resize(image, after[0], after[1], antialias=self.antialias, cubic=self.cubic)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -43,7 +43,7 @@ def describe(weights: Weights, size: tuple[int, int]) -> tuple[Images | None, st
     antialias: bool | None = True  # like Pillow
     any_shape = getattr(weights.config, "naflex", 0) > 0
     if weights.format == "run":
-        (shorter, antialias), kind = _chain_resizing(settings["ops"], size, any_shape), "bilinear"
+        shorter, antialias, kind = _chain_resizing(settings["ops"], size, any_shape)
         mean, std, words = settings["mean"], settings["std"], f"the chain {settings['ops']}"
     elif weights.format == "timm":
         settings |= {"crop_mode": "squash", "crop_pct": 1.0} if any_shape else {}
@@ -60,13 +60,13 @@ def describe(weights: Weights, size: tuple[int, int]) -> tuple[Images | None, st
 
 def _chain_resizing(
     chain: str, size: tuple[int, int], any_shape: bool
-) -> tuple[int | None, bool | None]:
+) -> tuple[int | None, bool | None, str]:
     """Returns how a chain resizes, for a model of images of one size or of `any_shape`.
 
     Returns:
       The shorter side before the central crop, 0 if resized straight or to the largest grid of
-      patches of an image of any shape, None for any other way; and
-      whether shrinking averages over pixels, None if nothing is resized.
+      patches of an image of any shape, None for any other way; whether shrinking averages over
+      pixels, None if nothing is resized; and the name of the filter.
     """
     ops = [
         op
@@ -75,20 +75,27 @@ def _chain_resizing(
     ]
     if any_shape:
         known = len(ops) == 1 and isinstance(ops[0], NaFlex) and ops[0].enlarge
-        return (0, True) if known else (None, None)
+        return (0, True, "bilinear") if known else (None, None, "bilinear")
     match ops:
         case []:  # images already have the size
-            return 0, None
+            return 0, None, "bilinear"
         case [resize_ops.Resize(size=n) | resize_ops.BvResize(size=n) as resize] if (
             resize_ops.rows_columns(n) == size
         ):
-            return 0, getattr(resize, "antialias", False)
+            return 0, *_filter(resize)
         case [
             resize_ops.ResizeSmall(size=int(n)) | resize_ops.BvResizeSmall(size=int(n)) as resize,
             resize_ops.CentralCrop(size=to),
         ] if resize_ops.rows_columns(to) == size:
-            return n, getattr(resize, "antialias", True)
-    return None, None
+            return n, *_filter(resize)
+    return None, None, "bilinear"
+
+
+def _filter(op: Any) -> tuple[bool, str]:
+    """Returns whether an op that resizes averages over pixels, and the name of its filter."""
+    if getattr(op, "cubic", False):
+        return True, "bicubic"
+    return getattr(op, "antialias", isinstance(op, resize_ops.BvResizeSmall)), "bilinear"
 
 
 def _timm_values(

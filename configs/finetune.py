@@ -7,8 +7,8 @@
         --config.data.source=folder:/path/to/images [--config.init=FILE_OR_RUN]
 
 The folder contains class folders, or train/ and test/ with class folders inside. csv: and tfds:
-sources work too. With `init`, the architecture, image size and normalisation are those of the
-weights. Without it, the model is a Ti/8 at 64 pixels, which is small enough for a CPU. On an
+sources work too. With `init`, the architecture, image size, normalisation and resizing are those
+of the weights. Without it, the model is a Ti/8 at 64 pixels, which is small enough for a CPU. On an
 accelerator, use `finetune.py:model=B/16,size=224`. The accuracy depends on your images.
 """
 
@@ -25,8 +25,7 @@ def get_config(arg=None):
 
     config.model.variant = args.model
     config.data.image_size = args.size
-    config.data.train_ops = "decode(exif=True)|inception_crop({size}, area_min=0.3)|flip_lr"
-    config.data.eval_ops = "decode(exif=True)|resize({size})"
+    config.data.train_ops = config.data.eval_ops = "auto"
     config.fewshot.ops = config.fewshot.ops.replace("decode", "decode(exif=True)")
 
     config.loss.label_smoothing = 0.1

@@ -57,6 +57,7 @@ def settle(config: sections.Config) -> sections.Config:
     brought: dict[str, Any] = {
         "model.variant": SCRATCH_VARIANT,
         "data.image_size": SCRATCH_IMAGE_SIZE,
+        **_chains("", {}),
     }
     if config.init:
         brought = _read_settings(config)
@@ -72,7 +73,7 @@ def settle(config: sections.Config) -> sections.Config:
         raise BadInput(
             f"{config.init} does not give its image size; give --config.data.image_size."
         )
-    config = _with_variant_and_size(config, brought)
+    config = _with_open_ones(config, brought)
     return _with_teacher(config)
 
 
@@ -84,11 +85,13 @@ def _with_teacher(config: sections.Config, saved: sections.Config | None = None)
     return read_models.settle_teacher(config, saved)
 
 
-def _with_variant_and_size(config: sections.Config, brought: Mapping[str, Any]) -> sections.Config:
-    """Returns the configuration with the brought variant and image size, if it left them open."""
+def _with_open_ones(config: sections.Config, brought: Mapping[str, Any]) -> sections.Config:
+    """Returns the configuration with the brought variant, image size and chains that it lacks."""
     is_open = {
         "model.variant": config.model.variant == "auto",
         "data.image_size": not config.data.image_size,
+        "data.train_ops": config.data.train_ops == "auto",
+        "data.eval_ops": config.data.eval_ops == "auto",
     }
     return config_lib.changed(config, {key: brought[key] for key in is_open if is_open[key]})
 
@@ -126,7 +129,15 @@ def _read_settings(config: sections.Config) -> dict[str, Any]:
                 settings[f"data.{key}"] = tuple(weights.images[name])
     if weights.format in ("timm", "hf") and "data.mean" not in settings:
         _warn_of_normalisation(config, weights.kind)
-    return settings | {"data.channels": weights.channels}
+    return settings | {"data.channels": weights.channels, **_chains(weights.format, weights.images)}
+
+
+def _chains(form: str, told: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the chains that are `auto`, for what weights of a format tell about images."""
+    from vit_jax.weights import image_chains
+
+    train, evaluation = image_chains.of(form, told)
+    return {"data.train_ops": train, "data.eval_ops": evaluation}
 
 
 @functools.cache
@@ -193,7 +204,7 @@ def take_from_run(config: sections.Config, saved: sections.Config) -> sections.C
     if saved.fewshot.ops == saved.data.eval_ops and of_recipe:
         keys |= {"fewshot.ops": config.fewshot.ops}  # earlier runs had no other chain
     config, _ = _filled(config, settled, keys)
-    config = _with_variant_and_size(config, settled)
+    config = _with_open_ones(config, settled)
     return _with_teacher(config, saved)
 
 

@@ -82,10 +82,12 @@ class Data:
         224, "side of an image, or ROWSxCOLUMNS; {size} in chains; 0: init's, else 64", "size")
     channels: int = results(
         3, "channels of an image; 1: gray (docs/preprocessing.md)", Range(1, 1024), "channels")
-    train_ops: str = results("decode|inception_crop({size})|flip_lr", "chain of ops for training")
+    train_ops: str = results("decode|inception_crop({size})|flip_lr",
+        "chain of ops for training; auto: a crop and a flip, resized as the weights of init expect")
     device_ops: str = results(
         "", "chain of ops in the step, after train_ops; \"\": none (docs/feeding.md)")
-    eval_ops: str = results("decode|resize({size})", "chain of ops for evaluation")
+    eval_ops: str = results("decode|resize({size})",
+        "chain of ops for evaluation; auto: as the weights of init expect")
     views: str = results(
         "", 'views of a training image in place of train_ops, "NAME*COUNT: CHAIN ; ..."; "": one')
     mean: tuple[float, ...] = results(

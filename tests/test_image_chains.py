@@ -1,0 +1,92 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Chains of ops that prepare images as weights expect, against the libraries' own preparation."""
+
+import io
+
+import numpy as np
+import pictures
+import pytest
+from PIL import Image
+
+from vit_jax.data.numpy_ops import chain as numpy_chain
+from vit_jax.data.ops import chain as preprocess
+from vit_jax.weights import image_chains, preprocessing
+
+PHOTO = pictures.smooth(150, 211)
+SIDE = {"height": 64, "width": 64}
+
+
+def file():
+    out = io.BytesIO()
+    Image.fromarray(PHOTO).save(out, "PNG")
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    "given, evaluation",
+    [
+        ({"interpolation": "bicubic", "crop_pct": 0.9},
+         "resize_small({size*10//9}, cubic=True)|central_crop({size})"),
+        ({"interpolation": "bilinear"},
+         "resize_small({size*8//7}, antialias=True)|central_crop({size})"),
+        ({"crop_pct": 1.0}, "resize_small({size}, cubic=True)|central_crop({size})"),
+        ({"crop_pct": 1.0, "crop_mode": "squash"}, "resize({size}, cubic=True)"),
+        ({"crop_pct": 0.8, "crop_mode": "squash"},
+         "resize({size*5//4}, cubic=True)|central_crop({size})"),
+    ],
+)  # fmt: skip
+def test_chains_of_timm_prepare_images_as_it_does(given, evaluation):
+    given = given | {"input_size": (3, 64, 64), "mean": (0.0,) * 3, "std": (1.0,) * 3}
+    chains = image_chains.of("timm", given)
+    assert chains.evaluation == f"decode(exif=True)|{evaluation}"
+    wanted = preprocessing.timm_reader(given)(file())[0] * 255
+    assert np.abs(prepared(chains) - wanted).max() <= 1.01
+
+
+@pytest.mark.parametrize(
+    "given, evaluation",
+    [
+        ({"resample": 3, "size": SIDE}, "resize({size}, cubic=True)"),
+        ({"size": SIDE}, "resize({size}, antialias=True)"),
+        ({"resample": 3, "size": {"shortest_edge": 80}, "do_center_crop": True, "crop_size": SIDE},
+         "resize_small({size*5//4}, cubic=True)|central_crop({size})"),
+        ({"resample": 3, "size": {"height": 80, "width": 80}, "do_center_crop": True,
+          "crop_size": SIDE}, "resize({size*5//4}, cubic=True)|central_crop({size})"),
+    ],
+)  # fmt: skip
+def test_chains_of_transformers_prepare_images_as_its_processors_do(given, evaluation):
+    chains = image_chains.of("hf", given | {"image_mean": [0.0] * 3, "image_std": [1.0] * 3})
+    assert chains.evaluation == f"decode(exif=True)|{evaluation}"
+    told = given | {"image_mean": [0.0] * 3, "image_std": [1.0] * 3}
+    wanted = preprocessing.hf_reader(told)(file())[0] * 255
+    assert np.abs(prepared(chains) - wanted).max() <= 1.01
+
+
+def prepared(chains):
+    ops = preprocess.parse("data.eval_ops", chains.evaluation, 64)
+    return numpy_chain.apply_to_fields(ops, {"image": file()}, (0, 0))["image"].astype(float)
+
+
+@pytest.mark.parametrize("kind, part", [("bicubic", ", cubic=True)"), ("bilinear", "area_min=0.3)")])
+def test_training_crops_have_the_filter_of_the_weights(kind, part):
+    train = image_chains.of("timm", {"interpolation": kind}).train
+    assert part in train
+    preprocess.parse("data.train_ops", train, 32)
+
+
+@pytest.mark.parametrize(
+    "form, given, said",
+    [
+        ("npz", {}, ""),
+        ("timm", {}, ""),
+        ("run", {"ops": "decode|resize(9)"}, ""),
+        ("timm", {"interpolation": "lanczos"}, "no op resizes by lanczos"),
+        ("hf", {"image_processor_type": "OtherImageProcessor"}, "Preprocess the images yourself"),
+    ],
+)
+def test_weights_without_a_chain_have_that_of_the_paper(form, given, said, caplog):
+    with caplog.at_level("INFO", "vit_jax"):
+        assert image_chains.of(form, given) == image_chains.PLAIN
+    assert said in caplog.text

@@ -106,8 +106,10 @@ def _resampled(
     image: jax.Array, begin: Sequence[jax.Array], extent: Sequence[Any], size: Size,
     cubic: bool = False,
 ) -> jax.Array:  # fmt: skip
-    """Returns a box of an image, resized as matrix products: bicubically with averaging, or else
-    bilinearly without it."""
+    """Returns a box of an image, resized as matrix products.
+
+    It is bilinear without averaging, or bicubic with it.
+    """
     taps = _cubic_taps if cubic else _taps
     down, across = (
         taps(begin[i], jnp.asarray(extent[i]), image.shape[i], rows_columns(size)[i])

@@ -66,7 +66,8 @@ def _jpeg_box(crop: InceptionCrop, content: Tensor, shape: Tensor, seed: Tensor)
     exact: list[Callable[[], Tensor]] = [lambda: _exact(crop, content, shape, begin, extent)]
     if not isinstance(crop, FastInceptionCrop):
         return exact[0]()
-    fits = tf.reduce_min(extent[:2] // [*rows_columns(crop.size)])  # by which the box may shrink at most
+    most = extent[:2] // [*rows_columns(crop.size)]  # by which each side may shrink
+    fits = tf.reduce_min(most)
     number = tf.reduce_sum(tf.cast(fits >= list(crop.REDUCTIONS[1:]), tf.int32))
     reduced = [
         lambda ratio=ratio: _reduced(content, begin, extent, ratio) for ratio in crop.REDUCTIONS[1:]

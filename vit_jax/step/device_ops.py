@@ -93,7 +93,7 @@ def _cubic_taps(begin: jax.Array, extent: jax.Array, before: int, after: int) ->
     """Returns the weights of a bicubic resize with averaging, float32 [after, before]."""
     scale = extent.astype(jnp.float32) / after
     centres = (jnp.arange(after, dtype=jnp.float32) + 0.5) * scale
-    pixels = jnp.arange(before) - begin
+    pixels = (jnp.arange(before) - begin)[None]
     away = jnp.abs(pixels + 0.5 - centres[:, None]) / jnp.maximum(scale, 1)
     near = ((1.5 * away - 2.5) * away) * away + 1
     far = ((-0.5 * away + 2.5) * away - 4) * away + 2

@@ -57,7 +57,7 @@ def settle(config: sections.Config) -> sections.Config:
     brought: dict[str, Any] = {
         "model.variant": SCRATCH_VARIANT,
         "data.image_size": SCRATCH_IMAGE_SIZE,
-        **_chains("", {}),
+        **_chains(config, "", {}),
     }
     if config.init:
         brought = _read_settings(config)
@@ -129,11 +129,14 @@ def _read_settings(config: sections.Config) -> dict[str, Any]:
                 settings[f"data.{key}"] = tuple(weights.images[name])
     if weights.format in ("timm", "hf") and "data.mean" not in settings:
         _warn_of_normalisation(config, weights.kind)
-    return settings | {"data.channels": weights.channels, **_chains(weights.format, weights.images)}
+    settings |= _chains(config, weights.format, weights.images)
+    return settings | {"data.channels": weights.channels}
 
 
-def _chains(form: str, told: Mapping[str, Any]) -> dict[str, str]:
+def _chains(config: sections.Config, form: str, told: Mapping[str, Any]) -> dict[str, str]:
     """Returns the chains that are `auto`, for what weights of a format tell about images."""
+    if "auto" not in (config.data.train_ops, config.data.eval_ops):
+        return {}
     from vit_jax.weights import image_chains
 
     train, evaluation = image_chains.of(form, told)

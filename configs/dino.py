@@ -33,9 +33,9 @@ smaller rate for the patch embedding, its stochastic depth grows from 0 with the
 the same in all), its KoLeo is over the whole batch (there over that of a device), and masks are in
 one of the two global views of each image (in the papers in any half of all views). The gain of the
 last layer is fixed (in iBOT's S/16 it is learned) and the centre of patches is that of the masked
-ones (in iBOT of all). Crops and the positions of local views are resized linearly (there by cubic
-interpolation), and pixels are normalised to [-1, 1] (there by ImageNet's mean and deviation).
-docs/dino.md has more.
+ones (in iBOT of all). The positions of local views are resized linearly (there by cubic
+interpolation), and so are the crops of the small recipe; pixels are normalised to [-1, 1] (there by
+ImageNet's mean and deviation). docs/dino.md has more.
 """
 
 from configs import base, pretrain
@@ -156,12 +156,13 @@ def _expect(config, paper):
 
 def _views(paper):
     """Returns `data.views`: two global views, unlike in blur and solarising, and local ones."""
-    blurred = paper["size"] >= 64
+    small = paper["size"] < 64
 
     def chain(size, low, high, blur, more=""):
-        crop = f"decode|inception_crop({size}, area_min={low}, area_max={high})|flip_lr"
+        cubic = "" if small else ", cubic=True"
+        crop = f"decode|inception_crop({size}, area_min={low}, area_max={high}{cubic})|flip_lr"
         colour = "|color_jitter(0.4, 0.4, 0.2, 0.1, probability=0.8)|grayscale(0.2)"
-        return f"{crop}{colour}{f'|gaussian_blur({blur})' if blurred else ''}{more}"
+        return f"{crop}{colour}{'' if small else f'|gaussian_blur({blur})'}{more}"
 
     views = [
         f"global_1: {chain('{size}', paper['scale'], 1.0, 1.0)}",

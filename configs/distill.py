@@ -32,8 +32,8 @@ with probability 0.25, stochastic depth 0.1; soft: temperature 3, share 0.1. Dei
 81.2 % and Ti 74.5 % with a RegNetY-16GF of 82.9 % (Table 5). Deviations: the teacher; images are
 not repeated in a batch (there three times); magnitudes of RandAugment do not vary; kernels start
 with Xavier (there with a normal of 0.02) and heads with zeros; the rate ends at 0 (there 1e-5);
-crops are resized linearly (there by cubic interpolation); pixels are normalised to [-1, 1] (there
-by ImageNet's mean and deviation). docs/distillation.md has the details.
+pixels are normalised to [-1, 1] (there by ImageNet's mean and deviation). docs/distillation.md has
+the details.
 """
 
 import json
@@ -101,7 +101,11 @@ def _deit(config, args):
     config.model.distillation = True
     config.model.gelu = "erf"
     config.model.drop_path = 0.1
-    config.data.train_ops += "|randaug(2, 9)|random_erasing(0.25, area_max=0.3333)"
+    config.data.train_ops = (
+        "decode|inception_crop({size}, area_min=0.08, cubic=True)|flip_lr|randaug(2, 9)"
+        "|random_erasing(0.25, area_max=0.3333)"
+    )
+    config.data.eval_ops = pretrain.CUBIC_CENTRE
     config.distillation.kind = args.kind or "hard"
     config.distillation.share = 0.5
     if args.kind == "soft":

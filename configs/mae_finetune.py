@@ -20,8 +20,8 @@ pre-training.
 
 Deviations: positions stay fixed (there they learn, from the same start), the norm starts with the
 weights of the encoder's (there anew), magnitudes of RandAugment do not vary (there by a normal
-draw of 0.5) and its ops are those of `randaug`, the rate ends at 0 (there 1e-6), and crops are
-resized linearly (there by cubic interpolation). The last 1 % of the training images are held out.
+draw of 0.5) and its ops are those of `randaug`, and the rate ends at 0 (there 1e-6). The last 1 %
+of the training images are held out.
 """
 
 from configs import base, pretrain
@@ -61,10 +61,10 @@ def get_config(arg=None):
     config.model.remat = "auto"
     config.data.image_size = 224
     config.data.train_ops = (
-        "decode|inception_crop({size}, area_min=0.08)|flip_lr|randaug(2, 9)"
+        "decode|inception_crop({size}, area_min=0.08, cubic=True)|flip_lr|randaug(2, 9)"
         "|random_erasing(0.25, area_max=0.3333)"
     )
-    config.data.eval_ops = pretrain.CENTRE
+    config.data.eval_ops = pretrain.CUBIC_CENTRE
     config.loss.label_smoothing = 0.1
     config.mixup.alpha = 0.8
     config.mixup.cutmix = 1.0

@@ -321,9 +321,9 @@ def _augreg(config: Any, args: Any) -> None:
     config.optimizer.weight_decay = decay
 
 
-CENTRE = (
-    "decode|bv_resize_small({size*8//7})|central_crop({size})"  # 256, 224; as big_vision rounds
-)
+# 256, then 224 pixels: as big_vision rounds, and as torchvision resizes for DeiT and MAE.
+CENTRE = "decode|bv_resize_small({size*8//7})|central_crop({size})"
+CUBIC_CENTRE = "decode|resize_small({size*8//7}, cubic=True)|central_crop({size})"
 
 
 def _modern(config: Any, args: Any) -> None:

@@ -180,6 +180,7 @@ def found(form, images, size=SIZE):
         ("decode|resize({size}, cubic=True)", 0, True),
         ("decode|resize_small(40, cubic=True)|central_crop(32)", 40, True),
         ("decode|central_crop({size})", None, None),
+        ("decode|resize(40, cubic=True)|central_crop({size})", None, None),
         ("decode|resize_small(40)", None, None),
         ("decode|resize(40)|central_crop(32)", None, None),
         ("decode|resize({size})|flip_lr", None, None),

@@ -4,12 +4,16 @@
 """Chains of ops that prepare images as weights expect, against the libraries' own preparation."""
 
 import io
+import json
 
 import numpy as np
 import pictures
 import pytest
 from PIL import Image
+from test_encoder_goldens import written
 
+from vit_jax.build import defaults
+from vit_jax.config import load as config_lib
 from vit_jax.data.numpy_ops import chain as numpy_chain
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.weights import image_chains, preprocessing
@@ -85,7 +89,7 @@ def test_training_crops_have_the_filter_of_the_weights(kind, part):
         ("npz", {}, ""),
         ("timm", {}, ""),
         ("run", {"ops": "decode|resize(9)"}, ""),
-        ("timm", {"interpolation": "lanczos"}, "no op resizes by lanczos"),
+        ("run", {"ops": "decode(exif=True)|naflex({size}, 8)"}, ""),
         ("hf", {"image_processor_type": "OtherImageProcessor"}, "Preprocess the images yourself"),
     ],
 )
@@ -93,3 +97,49 @@ def test_weights_without_a_chain_have_that_of_the_paper(form, given, said, caplo
     with caplog.at_level("INFO", "vit_jax"):
         assert image_chains.of(form, given) == image_chains.PLAIN
     assert said in caplog.text
+
+
+def test_another_filter_keeps_the_crop_and_is_said(caplog):
+    with caplog.at_level("INFO", "vit_jax"):
+        chains = image_chains.of("timm", {"interpolation": "lanczos", "crop_pct": 0.9})
+    assert "no op resizes by lanczos" in caplog.text
+    assert chains.evaluation == (
+        "decode(exif=True)|resize_small({size*10//9}, antialias=True)|central_crop({size})"
+    )
+
+
+def test_a_run_that_begins_with_a_tuned_one_has_its_chains_again():
+    first = image_chains.of("timm", {"interpolation": "bicubic", "crop_pct": 0.9})
+    assert image_chains.of("run", {"ops": first.evaluation}) == first
+    assert image_chains.of("run", {"ops": image_chains.PLAIN.evaluation}) == image_chains.PLAIN
+
+
+def settled(root, path, *more):
+    """The chains of the fine-tuning recipe with a file as `init`, and the configuration."""
+    given = [f"--config.init={path}", "--config.data.source=digits", *more]
+    opened = config_lib.load(str(root / "configs" / "finetune.py"), given)
+    config = defaults.settle(opened)
+    return opened, config, image_chains.Chains(config.data.train_ops, config.data.eval_ops)
+
+
+def test_fine_tuning_takes_the_chains_of_the_file_at_any_size(tmp_path, root):
+    path = written(tmp_path, "dinov2")
+    sizes = {"size": {"shortest_edge": 18}, "crop_size": {"height": 16, "width": 16}}
+    told = {"resample": 3, "do_center_crop": True, **sizes}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(told))
+    chains = settled(root, path, "--config.data.image_size=32")[2]
+    assert chains.evaluation == (
+        "decode(exif=True)|resize_small({size*9//8}, cubic=True)|central_crop({size})"
+    )
+    assert "cubic=True" in chains.train
+    own = settled(root, path, "--config.data.train_ops=decode|resize({size})")[2]
+    assert own == (image_chains.Chains("decode|resize({size})", chains.evaluation))
+
+
+def test_a_run_of_before_keeps_its_chains(tmp_path, root):
+    path = written(tmp_path, "timm dinov2")
+    opened, config, _ = settled(root, path)
+    assert "cubic" in config.data.eval_ops
+    old = {"data.train_ops": "decode|flip_lr", "data.eval_ops": "decode|resize({size})"}
+    again = defaults.take_from_run(opened, config_lib.changed(config, old))
+    assert (again.data.train_ops, again.data.eval_ops) == tuple(old.values())

@@ -123,6 +123,12 @@ def test_no_stage_follows_one_that_failed(run):
     assert not (run.dir / "final").exists()
 
 
+def test_a_stage_that_is_foreseen_may_have_chains_of_its_weights(run):
+    auto = {"data.train_ops": "auto", "data.eval_ops": "auto"}
+    stages = {"select": [{"seed": 1}], "final": lambda rows: [{**auto, "seed": 7}]}
+    assert states(run("finish 0.5", stages)) == ["done", "done"]
+
+
 @pytest.mark.integration
 def test_a_rate_that_fails_each_time_is_left_out_as_the_page_says(tmp_path, capsys, monkeypatch):
     script = """case $1 in *select*lr=0.03*) exit 1;; esac

@@ -87,13 +87,18 @@ def _with_teacher(config: sections.Config, saved: sections.Config | None = None)
 
 def _with_open_ones(config: sections.Config, brought: Mapping[str, Any]) -> sections.Config:
     """Returns the configuration with the brought variant, image size and chains that it lacks."""
+    return config_lib.changed(config, {key: brought[key] for key in open_keys(config)})
+
+
+def open_keys(config: sections.Config) -> list[str]:
+    """Returns the keys whose values `settle` takes from `init` or from the defaults."""
     is_open = {
         "model.variant": config.model.variant == "auto",
         "data.image_size": not config.data.image_size,
         "data.train_ops": config.data.train_ops == "auto",
         "data.eval_ops": config.data.eval_ops == "auto",
     }
-    return config_lib.changed(config, {key: brought[key] for key in is_open if is_open[key]})
+    return [key for key in is_open if is_open[key]]
 
 
 def is_scratch(config: sections.Config) -> bool:
@@ -129,7 +134,8 @@ def _read_settings(config: sections.Config) -> dict[str, Any]:
                 settings[f"data.{key}"] = tuple(weights.images[name])
     if weights.format in ("timm", "hf") and "data.mean" not in settings:
         _warn_of_normalisation(config, weights.kind)
-    settings |= _chains(config, weights.format, weights.images)
+    told = {} if settings.get("model.naflex") else weights.images
+    settings |= _chains(config, weights.format, told)
     return settings | {"data.channels": weights.channels}
 
 

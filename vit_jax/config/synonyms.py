@@ -220,6 +220,7 @@ TABLE: dict[str, dict[str, tuple[str, ...]]] = {
         "tfrecord tfrecords": ("records:<GLOB>", ""),
     },
     "op": {
+        "auto": ("", "auto stands alone, as data.train_ops or data.eval_ops."),
         "random_resized_crop random_sized_crop random_resized_crop_and_interpolation":
             ("inception_crop({size})", "It crops a random box and resizes it."),
         "horizontal_flip random_horizontal_flip hflip random_flip fliplr": ("flip_lr", ""),

@@ -14,7 +14,7 @@ from vit_jax.weights.formats.json_config import FILTERS
 
 log = logging.getLogger("vit_jax")
 
-_SMOOTH = {"bicubic": "cubic=True", "bilinear": "antialias=True"}
+_UPRIGHT = "decode(exif=True)|"
 
 
 class Chains(NamedTuple):
@@ -24,23 +24,27 @@ class Chains(NamedTuple):
     evaluation: str
 
 
-# As the authors of the paper: bilinear, without averaging. The crop is milder than theirs.
+# Bilinear, without averaging, as the authors of the paper resize. The crop is milder than theirs.
 PLAIN = Chains(
-    "decode(exif=True)|inception_crop({size}, area_min=0.3)|flip_lr",
-    "decode(exif=True)|resize({size})",
+    f"{_UPRIGHT}inception_crop({{size}}, area_min=0.3)|flip_lr", f"{_UPRIGHT}resize({{size}})"
 )
+_CUBIC = PLAIN.train.replace("0.3", "0.3, cubic=True")
 
 
 def of(form: str, images: Mapping[str, Any]) -> Chains:
-    """Returns the chains for weights: their filter in both, their resize and crop in evaluation.
+    """Returns the chains for weights: their filter, and in evaluation their resize and crop.
 
-    The crop is a share of the image, so that it is right at any size. Weights that tell nothing, or
-    what no chain does, have `PLAIN`; a resize to borders is replaced by one that fills the image.
+    The crop is a share of the image, so that it is right at any size. A run has its own chain again
+    if that was `auto` too. Weights that tell nothing, or what no chain does, have `PLAIN`. Images
+    fill the crop where a library would add borders. Training crops are cubic or not averaged.
 
     Args:
       form: the format of the weights.
       images: what their files say about images, see `image_settings`.
     """
+    own = images.get("ops", "") if form == "run" else ""
+    if own.startswith((f"{_UPRIGHT}resize({{size", f"{_UPRIGHT}resize_small({{size")):
+        return Chains(_CUBIC if "cubic=True" in own else PLAIN.train, own)
     if form not in ("timm", "hf") or not images:
         return PLAIN
     try:
@@ -48,15 +52,14 @@ def of(form: str, images: Mapping[str, Any]) -> Chains:
     except BadInput as e:
         log.info("images are prepared as for the paper's weights: %s", e)
         return PLAIN
-    if kind not in _SMOOTH:
+    if kind not in ("bicubic", "bilinear"):
         log.info("no op resizes by %s, which these weights expect: images are bilinear", kind)
-        return PLAIN
     side = "size" if share == 1 else f"size*{share.denominator}//{share.numerator}"
     crop = "" if op == "resize" and share == 1 else "|central_crop({size})"
-    cubic = f", {_SMOOTH[kind]}" if kind == "bicubic" else ""
+    smooth = "cubic=True" if kind == "bicubic" else "antialias=True"
     return Chains(
-        f"decode(exif=True)|inception_crop({{size}}, area_min=0.3{cubic})|flip_lr",
-        f"decode(exif=True)|{op}({{{side}}}, {_SMOOTH[kind]}){crop}",
+        _CUBIC if kind == "bicubic" else PLAIN.train,
+        f"{_UPRIGHT}{op}({{{side}}}, {smooth}){crop}",
     )
 
 

@@ -16,8 +16,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from vit_jax.build import defaults, splits
 from vit_jax.build import run as build
-from vit_jax.build import splits
 from vit_jax.checkpoints import step_folders
 from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput, together, writing
@@ -191,10 +191,9 @@ def _foreseen(sweep: Sweep, stage: str) -> list[Point]:
     """
     problems = Problems()
     for point in sweep.expected[stage]:
-        config = point.config
-        if config.model.variant != "auto" and config.data.image_size:
+        if not defaults.open_keys(point.config):
             try:
-                build.check(config)
+                build.check(point.config)
             except BadInput as e:
                 problems.add(point.run, e)
     problems.check()

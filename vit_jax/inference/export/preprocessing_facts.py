@@ -88,7 +88,7 @@ def _chain_resizing(
             resize_ops.CentralCrop(size=to),
         ] if resize_ops.rows_columns(to) == size:
             return n, *_filter(resize)
-    return None, None, "bilinear"
+    return None, None, "bicubic" if any(getattr(op, "cubic", False) for op in ops) else "bilinear"
 
 
 def _filter(op: Any) -> tuple[bool, str]:

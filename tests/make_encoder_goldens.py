@@ -51,6 +51,7 @@ TIMM: dict[str, tuple[str, dict[str, Any]]] = {
     "timm dinov3 plus": ("vit_small_plus_patch16_dinov3", ARGS),
     "timm deit3": ("deit3_small_patch16_224", ARGS),
     "timm deit": ("deit_small_distilled_patch16_224", ARGS),
+    "timm beit": ("beit_base_patch16_224", ARGS | {"init_values": 0.1}),
     "timm siglip": ("vit_base_patch16_siglip_224", ARGS),
     "timm clip": ("vit_base_patch16_clip_quickgelu_224", ARGS),
     "timm aimv2": ("aimv2_large_patch14_224", ARGS),

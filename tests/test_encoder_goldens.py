@@ -156,6 +156,22 @@ def test_bias_of_offsets_stays_a_run(tmp_path):
     model, params, _ = vit_jax.load(written(tmp_path, "beit"), image_size=SIDE)
     with pytest.raises(BadInput, match="hf format has no"):
         convert.expressed("hf", model.cfg, params)
+    assert convert.expressed("timm", dataclasses.replace(model.cfg, ln_epsilon=1e-6), params)
+
+
+@pytest.mark.parametrize("change", [{"pool": "token"}, {"final_norm": "tokens"}])
+def test_bias_of_offsets_of_another_model_stays_a_run(tmp_path, change):
+    found = convert.read(written(tmp_path, "timm beit"))
+    cfg, params = dataclasses.replace(found.config, **change), tree.nested(dict(found.flat))
+    with pytest.raises(BadInput, match=r"timm format has no|BEiT has gelu=erf and pool=gap"):
+        convert.expressed("timm", cfg, params)
+
+
+def test_bias_of_offsets_in_an_oblong_stays_a_run(tmp_path):
+    found = convert.read(written(tmp_path, "timm beit"))
+    cut = {n: a[: 7 * 5 + 3] if n.endswith("relative_bias") else a for n, a in found.flat.items()}
+    with pytest.raises(BadInput, match="35 offsets are not those of a square"):
+        convert.expressed("timm", found.config, tree.nested(cut))
 
 
 def test_tensors_of_one_family_with_the_name_of_another(tmp_path):

@@ -15,7 +15,7 @@ import vit_jax
 
 pytestmark = pytest.mark.integration
 SIZES = (24, 12), (8, 8)
-FIXED = ("beit", "timm aimv2")  # made for one resolution, or resized in another way
+FIXED = ("beit", "timm beit", "timm aimv2")  # made for one resolution, or resized in another way
 
 
 def filled(model):

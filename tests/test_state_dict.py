@@ -508,7 +508,6 @@ def test_hybrid_of_free_sizes(tmp_path, cfg):
 @pytest.mark.parametrize(
     "architecture, words",
     [
-        ("beit_base_patch16_224", "relative position"),
         ("cait_xxs24_224", "unknown names"),
         ("swin_tiny_patch4_window7_224", "relative position"),
         ("vit_base_patch16_rope_224", "unknown names"),

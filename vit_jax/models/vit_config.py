@@ -319,12 +319,15 @@ class ViTConfig(TokenConfig):
         kinds = ("learned1d", "sincos2d") if weight_format == "big_vision" else ("learned1d",)
         shown = self.posemb in kinds and self.posemb_at == "stem"
         shown |= self.posemb == "none" and self.rope != "none"
+        shown |= self.posemb == "relative2d" and weight_format == "timm"  # its BEiT
         positions = "" if shown else f"posemb={self.posemb} at {self.posemb_at}"
         return super().unwritten(weight_format) or mup.unwritten(self) or positions
 
     def unheld(self, constants: Any, takes: frozenset[str], *, everything: bool) -> list[str]:
         keys = {*OPTIONS, *(("pool", "registers") if everything else ())}
         keys -= takes | {"rope_jitter", "rope_rescale", "patch_dropout"}  # only training has these
+        if "relative2d" in (self.posemb, constants.get("posemb")):
+            keys.add("posemb")
         usual = {field.name: field.default for field in dataclasses.fields(self)}
 
         def differs(key: str) -> bool:
@@ -334,6 +337,11 @@ class ViTConfig(TokenConfig):
         return [f"{key}={getattr(self, key)}" for key in sorted(keys) if differs(key)]
 
     def patches_of(self, flat: Any) -> int:
+        if "block_0/attn/relative_bias" in flat:
+            offsets = flat["block_0/attn/relative_bias"].shape[0] - 3 * self.class_rows
+            if (side := math.isqrt(offsets)) ** 2 != offsets:
+                raise BadInput(f"{offsets} offsets are not those of a square image; keep the run.")
+            return ((side + 1) // 2) ** 2
         if "posemb" not in flat:  # made for any size; that of most evaluations
             return (max(224, 2 * self.stride) // self.stride) ** 2
         return flat["posemb"].shape[1] - self.class_rows

@@ -273,6 +273,18 @@ def _timm_eva(cfg: "ViTConfig", image_size: int) -> dict[str, Any]:
     }
 
 
+def timm_beit(
+    cfg: "ViTConfig", image_size: int, constants: dict[str, Any], images: Images
+) -> dict[str, dict[str, Any]]:
+    """Returns the JSON file beside weights for timm's BEiT."""
+    _check_epsilons(constants)
+    if (cfg.gelu, cfg.pool) != ("erf", "gap"):
+        raise BadInput("timm: its BEiT has gelu=erf and pool=gap; keep the model as a run.")
+    args = _sizes(cfg, image_size) | {"init_values": cfg.layer_scale or None}
+    name = "beit_base_patch16_224"
+    return _json(name, args, cfg.width, cfg.classes, image_size, constants, images)
+
+
 def timm_eva02(
     cfg: "ViTConfig", image_size: int, constants: dict[str, Any], images: Images
 ) -> dict[str, dict[str, Any]]:

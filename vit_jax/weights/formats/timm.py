@@ -233,6 +233,31 @@ TIMM_DINOV3 = tuple(
     )
     for gate, mlp in (("none", _TIMM_UP), ("silu", _TIMM_GATED))
 )
+TIMM_BEIT = Format(  # only fine-tuned ones: timm has no others
+    "timm",
+    "vit",
+    (
+        rule("cls_token", "cls"),
+        *dense("patch_embed.proj", "embedding", CONV),
+        *norm("blocks.{i}.norm1", "block_{i}/attn_norm"),
+        *_QV_BIASES,
+        rule("blocks.{i}.attn.relative_position_bias_table", "block_{i}/attn/relative_bias"),
+        *out("blocks.{i}.attn.proj", "block_{i}/attn"),
+        rule("blocks.{i}.gamma_1", "block_{i}/attn_scale"),
+        *norm("blocks.{i}.norm2", "block_{i}/mlp_norm"),
+        *_TIMM_UP,
+        *dense("blocks.{i}.mlp.fc2", "block_{i}/mlp/down"),
+        rule("blocks.{i}.gamma_2", "block_{i}/mlp_scale"),
+        *norm("fc_norm", "norm"),
+        *dense("head", "head"),
+    ),
+    _ERF
+    | {"posemb": "relative2d", "biases": "no_key"}
+    | {"class_token": True, "pool": "gap", "final_norm": "pooled"},
+    takes=frozenset({"layer_scale"}),
+    head_dim=64,
+    beside=beside_timm.timm_beit,
+)
 
 
 def _half_apart(columns_first: bool) -> tuple[Callable[[Flat], Flat], Callable[[Flat, int], Flat]]:
@@ -411,5 +436,5 @@ TIMM_MIXER = Format(
 
 FORMATS = (
     *(TIMM_PE, TIMM_ROOT_VIT, TIMM_VIT, TIMM_POOLED, TIMM_PACKED, TIMM_GATED, *TIMM_DINOV3),
-    *(*TIMM_EVA02, *TIMM_NAFLEX, TIMM_BIT, TIMM_MIXER),
+    *(TIMM_BEIT, *TIMM_EVA02, *TIMM_NAFLEX, TIMM_BIT, TIMM_MIXER),
 )

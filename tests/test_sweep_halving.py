@@ -56,6 +56,11 @@ def test_rungs_without_evaluations_are_refused(total, every, rungs):
         Halving("val/top1", 2, rungs).steps("r", lengths(total, every))
 
 
+def test_a_metric_of_no_evaluation_is_refused_with_those_that_there_are():
+    with pytest.raises(BadInput, match=r"by vall/top1, and the run has no .* vall, only val\."):
+        Halving("vall/top1", 2, (25,)).steps("r", lengths(100, 10))
+
+
 @pytest.mark.parametrize("eta", [2, 3, 4])
 @pytest.mark.parametrize("count", [1, 2, 9, 27, 81])
 def test_as_many_go_on_as_in_the_paper(eta, count):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from vit_jax.cli import main
 from vit_jax.errors import RunFailed
 from vit_jax.preflight.bench import restart
 from vit_jax.runtime import recovery
@@ -100,9 +101,32 @@ def test_time_until_the_launcher_saw_the_kill_is_a_part(tmp_path, monkeypatch):
         assert ended([killed])
 
 
+def test_a_run_that_fails_leaves_the_figures_of_the_others(monkeypatch, capsys):
+    class Run:
+        def __init__(self, _, count, __):
+            self.count = count
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def restart(self):
+            if self.count == 2:
+                raise RunFailed("no save in 300 s")
+            return {"secs": 4.0, "parts": [["imports", 4.0]], "buckets": {}}
+
+    monkeypatch.setattr(restart, "_Launched", Run)
+    assert main.main(["bench", "restart"]) == 1
+    said = capsys.readouterr().out
+    assert "quickstart: 4.0 s" in said
+    assert said.count("not measured: no save in 300 s") == 2
+
+
 @pytest.mark.parametrize(
     "script, message",
-    [("exit 3", r"no save until its launcher ended with code 3:\nthe last words"),
+    [("exit 3", r"no save until its launcher ended with code 3; measure again .*:\nthe last words"),
      ("exec sleep 60", "no process of the run to kill")],
 )  # fmt: skip
 def test_run_that_cannot_be_killed_is_no_figure(tmp_path, script, message):

@@ -129,6 +129,13 @@ def test_a_kernel_without_cycles_counts_with_its_flops_in_a_part_of_its_own(rows
     assert found.parts[clock.KERNELS] == {"backward": flops / 1e6}
 
 
+def test_a_kernel_whose_queries_cannot_be_read_is_an_error_of_the_text():
+    """The plan then says that there is no estimate; see `compile_for`."""
+    kernel = "  %splash_mha_fwd_residuals.1 = s32[] custom-call(%after)\n  %sum-start = "
+    with pytest.raises(ValueError, match=r"splash_mha_fwd_residuals\.1 has no queries"):
+        clock.read(PROGRAM.replace("  %sum-start = ", kernel), 1.0, 1e6, of_80)
+
+
 def test_an_asynchronous_collective_in_several_fusions_counts_once_and_is_hidden_by_them():
     gather = "all-gather(%in), channel_id=7, dimensions={0}"
     text = PROGRAM.replace(

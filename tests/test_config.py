@@ -597,6 +597,21 @@ def test_images_are_chosen_by_number_or_by_share(choice):
     validation.check_together(base(f"--config.data.{choice}"), Classification.EVALUATED)
 
 
+@pytest.mark.parametrize("keys, part", [
+    (["data.stage_budget=5GB"], "data.stage_budget=5GB limits nothing without data.stage"),
+    (["checkpoint.local.path=/x", "checkpoint.local.every_minutes=0"], "would never be written"),
+])  # fmt: skip
+def test_keys_that_would_do_nothing_are_refused(keys, part):
+    config = base(*[f"--config.{key}" for key in keys])
+    with pytest.raises(BadInput, match=part):
+        validation.check_together(config, Classification.EVALUATED)
+    more = {"data.stage": "/x", "checkpoint.local.every": "9 steps"}
+    whole = base(
+        *[f"--config.{key}" for key in keys], *[f"--config.{k}={v}" for k, v in more.items()]
+    )
+    validation.check_together(whole, Classification.EVALUATED)
+
+
 def test_names_on_raw_are_taken():
     few = base("--config.fewshot.sources=(('pets', 'digits'), ('pets_raw', 'digits'))")
     with pytest.raises(BadInput, match=r"fewshot\.sources has a task pets_raw"):

@@ -64,6 +64,7 @@ def test_another_chain_is_measured_without_comparisons_and_it_says_so(tmp_path):
     ("decode", "not make images of one size"),
     ("decode|central_crop(900)", "480 x 640 pixels"),
     ("decode|turn", "unknown op in --ops 'turn'"),
+    ("flip_lr|resize({size})", r"write decode\|flip_lr\|resize"),
 ])  # fmt: skip
 def test_a_chain_that_makes_no_batches_is_refused(tmp_path, chain, part):
     with pytest.raises(BadInput, match=part):
@@ -89,6 +90,20 @@ def test_the_other_ways_make_nearly_the_same_images(tmp_path):
         bare = bench._bare(16, content, seed).numpy()
         assert bare.dtype == "float32"
         assert min(abs(bare - ours).mean(), abs(bare[:, ::-1] - ours).mean()) < 1
+
+
+def test_a_grid_of_patches_is_made_in_both_readers(monkeypatch):
+    """Or one of them would do less than the other."""
+    made = []
+
+    def one(files, step, *_):
+        made.append(step(tf.constant(files[0]), tf.zeros(2, tf.int64)))
+
+    monkeypatch.setattr(bench, "_of_files", one)
+    monkeypatch.setattr(bench, "_python", lambda *_: None)
+    files = [pictures.encode(pictures.noise(40, 30, seed=0), "JPEG")]
+    bench._pipelines(files, 2, 16, "decode|naflex({size}, 4)", (16, 16, 3))
+    assert [{*fields} for fields in made] == [{"image", "grid"}] * 2  # with two threads, with one
 
 
 def test_what_cannot_be_measured_is_named(tmp_path):

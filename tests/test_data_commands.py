@@ -198,6 +198,26 @@ def test_sheet_of_a_recipe_refuses(capsys, more, parts):
     assert [part for part in parts if part not in said] == []
 
 
+@pytest.mark.parametrize(
+    "spec, lacks",
+    [
+        ("segment:size=32,backbone=full", "have no mask, which the recipe trains on"),
+        ("detect:size=32,small=true", "have no boxes and no box_classes, which the recipe"),
+        ("quickstart", ""),
+    ],
+)
+def test_sheet_without_what_the_recipe_trains_on_says_so(images, tmp_path, capsys, spec, lacks):
+    given = [
+        "--config.data.train_ops=decode|resize({size})",
+        f"--config.data.source=folder:{images}",
+    ]
+    out = f"--out={tmp_path}/sheet.png"
+    code, _, said = run(capsys, "show", f"--config=vit_jax:{spec}", *given, out)
+    assert code == 0
+    assert (lacks in said) if lacks else (said == "")
+    assert (tmp_path / "sheet.png").exists()
+
+
 def test_other_actions_take_no_keys_of_a_recipe(capsys):
     for args in (["show", "digits", "--config.seed=1"], ["check", "digits", "--config.seed=1"]):
         code, _, said = run(capsys, *args)

@@ -223,6 +223,10 @@ def test_host_makes_what_the_step_takes():
             ("data.device_ops=random_crop(8)", "data.views=image: resize(8)"),
             "data.views makes several images of one; leave it out",
         ),
+        (
+            ("data.train_ops=flip_lr|resize_small(12)", "data.device_ops=random_crop(8)"),
+            "data.train_ops=flip_lr|resize_small(12) makes images of several sizes",
+        ),
     ],
 )
 def test_config_that_a_device_cannot_apply_is_refused(overrides, said):

@@ -134,8 +134,12 @@ def test_fingerprints_see_order_and_content(tmp_path, change):
     other = {"order": ["acb", "defg"], "content": ["abc", "deFg"], "shards": ["defg", "abc"]}
     changed = dataset(tmp_path / "other", train=other[change])
     (changed / "vit_jax.json").write_text(notes)
-    [problem] = prepared.check(changed).problems
+    found = prepared.check(changed)
+    [problem] = found.problems
     assert problem.startswith("train: fingerprint ")
+    state = found.splits["train"]
+    assert f"{state.fingerprint} ({state.recorded} when prepared)" in found.text()
+    assert "as when prepared" not in found.text()
 
 
 def test_the_same_records_in_other_files_have_another_or_the_same_name_only(tmp_path):
@@ -150,6 +154,7 @@ def test_the_same_records_in_other_files_have_another_or_the_same_name_only(tmp_
     [
         (lambda p: p.unlink(), "train: a file is missing"),
         (lambda p: p.write_bytes(p.read_bytes()[:-3]), "truncated"),
+        (lambda p: p.write_bytes(p.read_bytes()[:-3]), "bytes; prepare it again"),
         (lambda p: p.write_bytes(b""), "3 records, its description says 7"),
         (lambda p: p.write_bytes(p.read_bytes() + records(b"x")), "8 records, its description"),
     ],

@@ -84,6 +84,8 @@ def test_waiting_for_images_says_what_to_change(tmp_path):
     assert "30.0% of the time, which is more than 2%" in said
     assert "data.workers" in said
     assert "data prepare" in said
+    assert "data.device_ops" in said
+    assert "docs/feeding.md" in said
     assert not [w for w in words(page(tmp_path / "b")) if "which is more than" in w]
 
 

@@ -181,7 +181,7 @@ def test_command_copies_and_a_run_of_it_again_copies_only_what_is_damaged(tmp_pa
     assert stage(f"folder:{root}", f"--to={to}", "--budget=1MB", "--workers=2") == 0
     said = capsys.readouterr().out
     assert "24 of 24 files" in said
-    assert f"--config.data.stage={to}" in said
+    assert f"--config.data.stage={to} --config.data.stage_budget=1MB\n" in said
     folder = copies.Copies("x", str(to), 10**6)
     names = [folder.place(str(p)) for p in sorted(root.rglob("*.png"))]
     rows = [json.loads(line) for line in (to / copies.LIST).read_text().split("\n") if line]
@@ -256,12 +256,15 @@ def test_what_cannot_be_staged_is_one_message(tmp_path, capfd):
         (("synthetic:pets", f"--to={tmp_path / 'n'}"), "take a source of the kind folder"),
         ((f"folder:{root}", f"--to={tmp_path / 'file' / 'n'}"), "cannot be written: Not a dir"),
         ((f"folder:{root}", "--to=gs://bucket/x"), "give a folder on a disk"),
+        ((f"folder:{root}", "--to="), "--to=: give a folder on a disk"),
+        ((f"folder:{root}", f"--to={tmp_path / 'm'}", "--budget=9"), "budget of 9 bytes for "),
         ((f"folder:{root}", f"--to={tmp_path / 'n'}", "--budget=lots"), "such as 400GB"),
     ]:
         assert stage(*arguments) == 2
         said = capfd.readouterr().err
         assert shown in said
         assert "Traceback" not in said
+    assert not (tmp_path / "n").exists()
 
 
 def test_a_full_disk_is_told_and_training_goes_on_from_the_origin(
@@ -513,14 +516,20 @@ def test_the_commands_of_the_page(tmp_path, capfd, caplog, image_folder, monkeyp
 
     monkeypatch.setattr(background, "begin", begin_and_wait)
     page = (Path(__file__).parent.parent / "docs" / "feeding.md").read_text(encoding="utf-8")
+    page = page.replace("\\\n", "")
     commands = re.findall(r"^vit_jax ((?:data stage|train) .*/local/nvme.*)$", page, re.MULTILINE)
     assert len(commands) == 2
     places = {"/path/to/images": str(image_folder), "/local/nvme": str(tmp_path / "nvme"),
               "runs/staged": str(tmp_path / "run")}  # fmt: skip
-    short = ["--config.length=3 steps", "--config.schedule.warmup=1 steps",
-             "--config.data.image_size=16",
-             "--config.data.train_ops=decode|inception_crop({size})|flip_lr",
-             "--config.data.eval_ops=decode|resize({size})"]  # fmt: skip
+    keys = {
+        "length": "3 steps",
+        "schedule.warmup": "1 steps",
+        "batch_size": 8,
+        "data.image_size": 16,
+    }
+    tiny = {"variant": "Ti/4", "depth": 1, "width": 32, "heads": 2, "mlp": 32}
+    keys |= {f"model.{key}": value for key, value in tiny.items()}
+    short = [f"--config.{key}={value}" for key, value in keys.items()]
     for line in commands:
         for given, here in places.items():
             line = line.replace(given, here)

@@ -21,9 +21,19 @@ from vit_jax.step.objective import Batch, Objective
 
 
 def host_shape(data: sections.Data) -> tuple[int, int, int]:
-    """Returns rows, columns and channels of a training image that the host makes."""
+    """Returns rows, columns and channels of a training image that the host makes.
+
+    Raises:
+      BadInput: its images differ in size.
+    """
     images = images_lib.of(data)
     ops = chain.parse("data.train_ops", data.train_ops, images.size, images.channels)
+    sized = [op for op in ops if getattr(op, "size", None)]
+    if sized and isinstance(sized[-1], chain.SIZELESS):
+        raise BadInput(
+            f"data.train_ops={data.train_ops} makes images of several sizes, and data.device_ops "
+            "takes them as one array; end train_ops with an op that makes one, such as resize(256)."
+        )
     return (*chain.View("image", 0, ops).size(images.size), images.channels)
 
 

@@ -232,6 +232,13 @@ def spatial_fields(
     return {name: batch[name] for name in SPATIAL if name in batch}
 
 
+def spatial_names(config: sections.Config) -> tuple[str, ...]:
+    """Returns the names of `spatial_fields` without a model; those that are trained on."""
+    if config.objective == "auto":  # classes of images, or patches
+        return ()
+    return tuple(spatial_fields(_named(config.objective), images_lib.of(config.data)))
+
+
 def host_fields(objective: Objective, data: sections.Data) -> dict[str, jax.ShapeDtypeStruct]:
     """Returns what an objective takes of an example as the host makes it, before `device_ops`."""
     images = images_lib.of(data)

@@ -108,6 +108,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         results, text = _of_tpus(asked, args.tpu.split(","))
     elif args.part != "all":
         results, text = _measured(args.part, asked)
+        failed = any("error" in row for row in results.get("rows", ()))
     else:
         parts = dict[str, Part]()
         for name in (*_OF_MODELS, *_OTHERS):

@@ -8,6 +8,7 @@ import dataclasses
 import json
 import os
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -291,13 +292,21 @@ def _show_recipe(args: argparse.Namespace, rest: Sequence[str]) -> int:
     if given and any(word.split("=")[0] == "--config.data.source" for word in rest):
         raise BadInput("data show has both SOURCE and --config.data.source; leave one out.")
     config = config_lib.load(args.config, [*rest, *given])
-    from vit_jax.build import defaults, splits
+    from vit_jax import console
+    from vit_jax.build import defaults, objectives, splits
     from vit_jax.build import run as build
 
     out = arguments.writable(args.out)
     config = defaults.settle(config)
     source = splits.open_source(config.data)
     pipe, chain = build.drawn_pipeline(config, source, fields=None)
+    has = pipe.field_names
+    if lacking := [name for name in objectives.spatial_names(config) if name not in has]:
+        console.show(
+            f"vit_jax: the examples of {source.spec} have no {' and no '.join(lacking)}, which "
+            "the recipe trains on: the sheet shows none, and a run would be refused. Give data "
+            "that have them, see docs/data.md."
+        )
     return _draw(out, pipe, source, chain)
 
 
@@ -327,13 +336,17 @@ def _bench(args: argparse.Namespace, workers: int) -> int:
 
 def _stage(args: argparse.Namespace, workers: int) -> int:
     from vit_jax import console
-    from vit_jax.data.staging import command, copies
+    from vit_jax.data.staging import background, command, copies
 
     most = copies.budget("--budget", args.budget)
     source = _open(args)
     split = source.split("train" if "train" in source.splits else next(iter(source.splits)))
+    background.check("data stage", split)  # before the folder is made
+    folder = copies.Copies("--to", args.to, most)
     with console.bar("files") as progress:
-        print(command.stage(split, copies.Copies("--to", args.to, most), workers, progress))
+        print(command.stage(split, folder, workers, progress))
+    budget = f" --config.data.stage_budget={shlex.quote(args.budget)}" if args.budget else ""
+    print(f"train with --config.data.stage={shlex.quote(str(folder.folder))}{budget}")
     return 0
 
 

@@ -76,6 +76,16 @@ def check_together(
     check_elastic(config)
     if data.balanced and not data.examples and data.fraction == 1:
         raise BadInput("data.balanced=True chooses nothing without data.examples or data.fraction.")
+    if data.stage_budget and not data.stage:
+        raise BadInput(
+            f"data.stage_budget={data.stage_budget} limits nothing without data.stage; give both."
+        )
+    local = config.checkpoint.local
+    if local.path and not local.every_minutes and local.every == "0":
+        raise BadInput(
+            f"checkpoint.local.path={local.path} would never be written: every and every_minutes "
+            "of checkpoint.local are 0; give one of them, or leave the path out."
+        )
 
 
 def check_elastic(config: sections.Config) -> None:

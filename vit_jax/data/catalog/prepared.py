@@ -71,10 +71,10 @@ class Prepared:
         lines = [f"{self.name}: {self.folder} ({self.file_format}, {self.classes} classes)"]
         for name, split in self.splits.items():
             known = "" if split.expected is None else f" of {split.expected}"
-            since = "as when prepared" if split.recorded else "not recorded when prepared"
-            lines.append(
-                f"  {name}: {split.records}{known} examples, {split.fingerprint} ({since})"
-            )
+            since = f"{split.recorded or 'not recorded'} when prepared"
+            since = "as when prepared" if split.fingerprint == split.recorded else since
+            found = f"{split.records}{known} examples, {split.fingerprint} ({since})"
+            lines.append(f"  {name}: {found if split.fingerprint else 'cannot be read'}")
         lines += [f"  left out: {file}: {reason}" for file, reason in self.left_out[:20]]
         if len(self.left_out) > 20:
             lines.append(f"  left out: {len(self.left_out)} files in all, listed in {NOTES_FILE}")
@@ -363,7 +363,7 @@ def _check(folder: Path) -> Prepared:
             count, read = _opened(paths, file_format)
             digest = _fingerprint(count, read)
         except BadInput as e:
-            problems.append(f"{split}: {e}; prepare it again")
+            problems.append(f"{split}: {str(e).rstrip('.')}; prepare it again")
             count, digest = 0, ""
         if count and count != sum(lengths):
             problems.append(f"{split}: {count} records, its description says {sum(lengths)}")

@@ -37,7 +37,7 @@ FAST = "decode|fast_inception_crop({size})|flip_lr"
 _BATCH = 20
 _MOST_BYTES = 2**28  # bytes of images that are kept decoded
 
-_Step = Callable[[Tensor, Tensor], Tensor]  # (content, seed) -> image
+_Step = Callable[[Tensor, Tensor], Any]  # (content, seed) -> image, or fields of an example
 _Rates = tuple[float, float]  # images per second, and per second of processor time
 _Run = Callable[[], _Rates]
 
@@ -205,6 +205,12 @@ def _process(chain: str, size: int) -> _Step:
     return preprocess.apply(preprocess.parse("--ops", chain, size))
 
 
+def _fields(chain: str, size: int) -> _Step:
+    """Returns the chain with all that it makes, such as the grid of naflex, as `python` makes."""
+    chained = preprocess.apply_to_fields(preprocess.parse("--ops", chain, size))
+    return lambda content, seed: chained({"image": content}, seed)
+
+
 def _of_files(files: list[bytes], step: _Step, workers: int, epochs: int = 1) -> Any:
     """Applies `step` to files in memory, each with its own seed; yields one batch extra."""
     held = tf.constant(files)
@@ -221,8 +227,12 @@ def _shape(chain: str, size: int) -> tuple[int, int, int]:
     Raises:
       BadInput: it is not a chain, or its images differ in size.
     """
-    process, seed = _process(chain, size), tf.zeros([2], tf.int64)
-    shapes = set()
+    ops, seed = preprocess.parse("--ops", chain, size), tf.zeros([2], tf.int64)
+    if not isinstance(ops[0], decode.Decode):
+        raise BadInput(
+            f"--ops={chain} begins without decode, and the source has files; write decode|{chain}."
+        )
+    process, shapes = preprocess.apply(ops), set()
     for sides in ((480, 640), (640, 480)):
         image = tf.constant(pixmap.encoded(np.zeros([*sides, 3], np.uint8)))
         try:
@@ -284,7 +294,7 @@ def _within(most: int, images: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
 def _pipelines(
     files: list[bytes], workers: int, size: int, chain: str, shape: tuple[int, int, int]
 ) -> dict[str, _Run]:
-    count, ours = len(files), _process(chain, size)
+    count, ours = len(files), _fields(chain, size)
     datasets = {"ours": _of_files(files, ours, workers)}
     if workers > 1:
         datasets["one_core"] = _of_files(files, ours, 1)
@@ -381,7 +391,7 @@ def _memory(files: list[bytes], workers: int, size: int, chain: str) -> list[flo
     mib = []
     steps = -(-len(files) // _BATCH)
     enough = 4 * _BATCH  # epochs; enough even for a single file
-    batches = _of_files(files, _process(chain, size), workers, enough).as_numpy_iterator()
+    batches = _of_files(files, _fields(chain, size), workers, enough).as_numpy_iterator()
     for _ in range(3):
         for _ in range(steps):
             next(batches)

@@ -26,17 +26,16 @@ def stage(split: Split, copies: Copies, workers: int, progress: Callable[[int, i
     part that it trains on in another order.
 
     Args:
-      split: the examples.
+      split: examples that `background.check` accepts.
       copies: the folder to copy to.
       workers: number of files that are copied at the same time.
       progress: called with the files done and all files.
 
     Raises:
-      BadInput: the split has no files to copy, a file cannot be read, or the folder cannot be
-        written or is too small for what was asked.
+      BadInput: a file cannot be read, the folder cannot be written or is too small for what was
+        asked, or no file fits into the budget.
       StoreLost: the object store does not answer.
     """
-    background.check("data stage", split)
     seed = order.stream_seed(0, "order")
     indices = split.numpy_order(seed)(np.arange(len(split)))
     paths = list(background.paths_in_order(split, iter([indices])))
@@ -66,6 +65,11 @@ def stage(split: Split, copies: Copies, workers: int, progress: Callable[[int, i
         finally:  # also of an interrupt: running copies end at their next piece
             stop.set()
             threads.shutdown(wait=False, cancel_futures=True)
+    if not any(places):
+        raise BadInput(
+            f"none of the {len(paths):,} files fits into a budget of {in_units(copies.most)} for "
+            f"{copies.folder}; the smallest has {in_units(min(sizes))}. Give a larger --budget."
+        )
     return _summary(copies, sizes, [place is not None for place in places])
 
 
@@ -93,5 +97,4 @@ def _summary(copies: Copies, sizes: list[int], there: list[bool]) -> str:
         lines += [
             f"{len(sizes) - sum(there):,} files are over the budget of {in_units(copies.most)}"
         ]
-    lines += [f"train with --config.data.stage={copies.folder}"]
     return "\n".join(lines)

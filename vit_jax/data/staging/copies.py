@@ -113,9 +113,9 @@ class Copies:
           most: the number of bytes that it may hold; 0: those there and 90 % of the free space.
 
         Raises:
-          BadInput: the folder is in a bucket or cannot be written.
+          BadInput: the folder is in a bucket, has no name or cannot be written.
         """
-        if storage.is_remote(folder):
+        if not folder or storage.is_remote(folder):
             raise BadInput(f"{key}={folder}: give a folder on a disk of this host.")
         self.folder = storage.path(folder).absolute()
         self._lock, self._read, self._entries = threading.Lock(), 0, dict[str, Entry]()

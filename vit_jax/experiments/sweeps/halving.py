@@ -52,7 +52,12 @@ class Halving:
           BadInput: the run does not evaluate the metric at different steps for the rungs.
         """
         split = self.metric.rpartition("/")[0]
-        every = steps.evals.get(split.removesuffix("_raw"), 0)
+        if split.removesuffix("_raw") not in steps.evals:
+            raise BadInput(
+                f"{run}: halving ranks by {self.metric}, and the run has no evaluation {split}, "
+                f"only {', '.join(steps.evals)}."
+            )
+        every = steps.evals[split.removesuffix("_raw")]
         nearest = [every * round(p * steps.total / 100 / every) if every else 0 for p in self.rungs]
         rises = all(a < b for a, b in zip([0, *nearest], [*nearest, steps.total], strict=True))
         if not rises:

@@ -70,19 +70,24 @@ def measure(
     Returns:
       `device`; `load`, the mean number of runnable processes in the last minute, before and after;
       `rows`, each with `run`, `processes`, `secs` (`median` and `spread`, the interquartile range),
-      and the medians of `parts` and `buckets` in seconds.
-
-    Raises:
-      RunFailed: a run ended by itself or made no progress.
+      and the medians of `parts` and `buckets` in seconds. A run that ended by itself or made no
+      progress has `error`, the reason, in place of figures; the others still count.
     """
     before, rows = os.getloadavg()[0], []
     for place, (name, (count, own)) in enumerate(RUNS.items()):
         splits = []
-        with tempfile.TemporaryDirectory() as folder, _Launched(Path(folder), count, own) as run:
-            for done in range(rounds):
-                splits.append(run.restart())
-                progress(place * rounds + done + 1, len(RUNS) * rounds)
-        rows.append({"run": name, "processes": count, **_summary(splits)})
+        try:
+            with (
+                tempfile.TemporaryDirectory() as folder,
+                _Launched(Path(folder), count, own) as run,
+            ):
+                for done in range(rounds):
+                    splits.append(run.restart())
+                    progress(place * rounds + done + 1, len(RUNS) * rounds)
+            figures = _summary(splits)
+        except RunFailed as e:
+            figures = {"error": str(e)}
+        rows.append({"run": name, "processes": count, **figures})
     load = {"before": before, "after": os.getloadavg()[0]}
     return {"device": detect.processor(), "load": load, "rows": rows}
 
@@ -169,7 +174,10 @@ class _Launched:
         code = self._process.poll()
         how = f"in {_MOST_SECS} s" if code is None else f"until its launcher ended with code {code}"
         said = self._log.read_text(encoding="utf-8", errors="replace")[-2000:]
-        raise RunFailed(f"the run came to no {event} {how}:\n{said}")
+        raise RunFailed(
+            f"the run came to no {event} {how}; measure again when the machine has less other "
+            f"work. Its log ends with:\n{said}"
+        )
 
 
 def _node() -> str:
@@ -183,6 +191,9 @@ def text(found: dict[str, Any]) -> str:
     load = found["load"]
     lines = [f"{found['device']}, load {load['before']:.1f} to {load['after']:.1f}"]
     for row in found["rows"]:
+        if "error" in row:
+            lines += ["", f"{row['run']}: not measured: {row['error']}"]
+            continue
         secs = row["secs"]
         lines += ["", f"{row['run']}: {secs['median']:.1f} s (+-{secs['spread'] / 2:.1f})"]
         for part, value in row["parts"].items():

@@ -60,7 +60,7 @@ def read(
       collective_secs: (computation, collective) -> its seconds on the links.
 
     Raises:
-      ValueError: a loop cannot be read.
+      ValueError: a loop or a kernel cannot be read.
     """
     if '"estimated_cycles"' not in text:
         return None
@@ -163,9 +163,13 @@ def _product_flops(kernel: Instruction) -> int:
     """Returns the FLOPs of the scores of a kernel, whose queries are [B, N, L, K].
 
     They are its first floating-point operand of so many axes, which lacks B if that is 1.
+
+    Raises:
+      ValueError: no operand has so many axes.
     """
     query = re.search(r"f\d+\[((?:\d+,)?\d+),(\d+),(\d+)\]", kernel.attributes)
-    assert query, kernel.attributes
+    if query is None:
+        raise ValueError(f"{kernel.name} has no queries: {kernel.attributes}")
     batch_and_heads, tokens, head_dim = query.groups()
     rows = math.prod(map(int, batch_and_heads.split(",")))
     return 2 * rows * int(tokens) ** 2 * int(head_dim)

@@ -87,6 +87,17 @@ def test_every_part_of_a_program_has_its_cycles():
     assert faster.parts["MLP"] == {"forward": 107.5}
 
 
+def test_a_draw_that_is_repeated_until_it_is_accepted_counts_once():
+    where = 'metadata={op_name="jit(step)/jit(_beta)/jit(_gamma)/vmap()/while"}'
+    program = PROGRAM.replace("body=%body", f"body=%body, {where}")
+    program = program.replace("direction=LT", "direction=NE")
+    found = clock.read(program, 1.0, 1.0, of_80)
+    assert found is not None
+    assert found.parts["MLP"] == {"forward": 5 + 70}
+    with pytest.raises(ValueError, match="no counter that can be read"):
+        clock.read(program.replace("_gamma", "other"), 1.0, 1.0, of_80)
+
+
 def test_hidden_collectives_cost_nothing():
     hidden = clock.read(PROGRAM, 1.0, 1.0, lambda *_: 20.0)
     assert hidden is not None

@@ -128,6 +128,7 @@ def trip_count(loop: Instruction, around: str, computations: Computations) -> in
     """Returns how often a loop runs, as the compiler noted it or from its counter.
 
     The loop over further passes of packed images depends on the images: 0, as if all had room.
+    Loops that draw a number of mixup until it is accepted end at once nearly always: 1.
 
     Raises:
       ValueError: the counter is not compared with a constant.
@@ -137,6 +138,8 @@ def trip_count(loop: Instruction, around: str, computations: Computations) -> in
         return int(known[1])
     if f"{Packing.FURTHER}/while" in loop.attributes:
         return 0
+    if "jit(_gamma)/" in loop.attributes:  # Marsaglia and Tsang's method rejects at most one in 20
+        return 1
     parts = dict(re.findall(r"\b(body|condition)=%([\w.-]+)", loop.attributes))
     condition = {i.name: i for i in computations[parts["condition"]]}
     compare = next((i for i in condition.values() if i.opcode == "compare"), None)

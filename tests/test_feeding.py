@@ -58,6 +58,13 @@ def test_a_plan_takes_the_rate_that_was_measured(tmp_path, capsys):
     assert (of_input["images_per_sec_per_cpu"], of_input["cpus_per_host"]) == (2.5, 208)
 
 
+@pytest.mark.integration
+def test_each_view_of_a_plan_is_an_image(capsys):
+    small = [word.replace("base.py", "contrastive.py") for word in PLAN]
+    assert main.main([*small, "--json", "--config.data.source=digits"]) == 0
+    assert json.loads(capsys.readouterr().out)["input"]["images_per_sec_per_cpu"] == 800 / 2
+
+
 @pytest.mark.parametrize("content, part", [
     (None, "No such file"), ("{", "is not what data bench prints"),
     ('{"pipelines": {}}', "is not what data bench prints"), ("[1]", "is not what data bench"),

@@ -17,8 +17,8 @@ from typing import Any
 
 from vit_jax.build import defaults, less_memory
 from vit_jax.build import run as build_lib
+from vit_jax.config import images, sections
 from vit_jax.config import load as config_lib
-from vit_jax.config import sections
 from vit_jax.errors import BadInput
 from vit_jax.hardware import detect, topology
 from vit_jax.hardware.topology import Accelerator, Generation
@@ -43,7 +43,7 @@ class Plan:
       limit_bytes: memory per device that a program may use.
       measured: figures of the step.
       fitting: settings that fit, with their peak bytes; only tried if the step itself does not fit.
-      cpu_rate: images/s that a CPU of a host makes.
+      cpu_rate: examples/s that a CPU of a host makes.
     """
 
     accelerator: Accelerator
@@ -153,7 +153,7 @@ def plan(
       config: configuration from `config.load`.
       accelerator: one slice, from `topology.find`.
       slices: number of slices, joined by the network.
-      cpu_rate: images/s that a CPU of a host makes.
+      cpu_rate: images/s that a CPU of a host makes; each view of `data.views` is an image.
 
     Raises:
       BadInput: the configuration does not suit the devices, or the compiler is missing or gave up.
@@ -177,6 +177,7 @@ def plan(
             log.info("working out %s for %s", shown, described(accelerator, slices))
             return process.ask((str(file), settings))
 
+        cpu_rate /= _images_of_an_example(config.data)
         whole = Plan(accelerator, slices, limit, measure({}), cpu_rate=cpu_rate)
         if whole.share > WARNS_ABOVE:
             log.warning("the step takes %.0f %% of the memory", 100 * whole.share)
@@ -185,6 +186,15 @@ def plan(
         log.info("trying other settings")
         tried = fitting(config, accelerator, limit, measure)
         return dataclasses.replace(whole, fitting=tuple(tried))
+
+
+def _images_of_an_example(data: sections.Data) -> int:
+    """Returns how many images a host makes of an example: 1, or its views."""
+    from vit_jax.data.ops import chain
+
+    shown = images.of(data)
+    views = chain.parse_views("data.views", data.views, shown.size, shown.channels)
+    return max(1, sum(view.count or 1 for view in views))
 
 
 def limit_bytes(generation: Generation) -> int:

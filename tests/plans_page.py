@@ -65,6 +65,8 @@ chip-hours are of the estimate. The command is `vit_jax plan --config=configs/RE
 # Recipe -> accelerator.
 OTHERS = {
     "mae.py:model=B/16,standin=true": "v5litepod-64",
+    "mae.py:model=L/16,standin=true": "v5litepod-128",
+    "dino.py:paper=dino,standin=true": "v5litepod-32",
     "siglip.py:paper=siglip,standin=true": "v5litepod-256",
     "segment.py:dataset=ade20k,model=B/16,head=mask_transformer,standin=true": "v5litepod-8",
     "segment.py:dataset=voc,model=B/16,standin=true": "v5litepod-8",

@@ -10,17 +10,17 @@
     vit_jax plan --config=configs/masked.py --accelerator=v3-512
 
     model    a ViT or hybrid of `vit_jax models`; the paper uses B/16
-    dataset  jft (the paper's) | imagenet21k | imagenet, and `release`, as in configs/pretrain.py
+    dataset  jft (the paper's) | imagenet21k | imagenet, and `release`, as in configs/pretrain.py;
+             own: any images, see --config.data.source, whose labels are ignored
     target   mean (the paper's: the mean 3-bit colour of a patch) | small (a patch averaged to
              4 x 4, 3-bit colours) | l2 (all pixels of a patch)
     rate     share of the patch embeddings to corrupt: 0.5 (the paper's) or 0.15 (also tried)
     standin  true: noise of the dataset's size, for plans and a first step on any machine
 
 The recipe uses Adam at batch 4096, rate 2e-4, 10,000 steps of warm-up, cosine, and 1,000,000 steps
-(about 14 epochs of JFT-300M). Labels are ignored, so any images will do:
---config.data.source=folder:PATH. Inferred, not stated by the paper: 224 pixels, no dropout,
-clipping on ImageNet only (caption of Table 3), and weight decay 0.1 (section 4.1; JFT's in Table
-3), which is multiplied by the rate and applies to kernels only.
+(about 14 epochs of JFT-300M). Inferred, not stated by the paper: 224 pixels, no dropout, clipping
+on ImageNet only (caption of Table 3), and weight decay 0.1 (section 4.1; JFT's in Table 3), which
+is multiplied by the rate and applies to kernels only.
 
 B/16 reaches 79.9 % after fine-tuning on ImageNet. This is 2 points above training from scratch, and
 4 points below supervised pre-training (section 4.6). The paper saw little gain after 100,000 steps
@@ -31,6 +31,7 @@ details.
 
 from configs import base, pretrain
 from vit_jax.config.load import parse_args
+from vit_jax.errors import BadInput
 from vit_jax.paper import pretraining
 
 
@@ -41,8 +42,11 @@ def get_config(arg=None):
         arg, model=paper.model, dataset=paper.dataset, release="", target="mean", rate=paper.rate,
         standin=False,
     )  # fmt: skip
+    if args.dataset == "own" and args.standin:
+        raise BadInput("standin=true is noise in place of a known dataset; leave dataset=own out.")
     config = base.get_config()
-    pretrain.set_images(config, args)
+    if args.dataset != "own":
+        pretrain.set_images(config, args)
     config.length = f"{paper.steps} steps"
     config.batch_size = paper.batch_size
     config.model.variant = args.model
@@ -51,7 +55,7 @@ def get_config(arg=None):
     config.data.image_size = common.resolution
     config.masked.target = args.target
     config.masked.rate = args.rate
-    config.optimizer.clip = common.clip[args.dataset]
+    config.optimizer.clip = common.clip.get(args.dataset, 0.0)
     config.optimizer.weight_decay = pretraining.table_3()["jft"]["B/16"].weight_decay
     config.schedule.name = paper.decay
     config.schedule.lr = paper.lr

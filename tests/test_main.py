@@ -207,7 +207,7 @@ BAD = {
     "unknown platform": (["--config.platform=cuda"], ["'cuda'", "gpu", "tpu"]),
     "unknown op": (["--config.data.train_ops=flip"], ["data.train_ops", "'flip'", "flip_lr"]),
     "chain": (["--config.data.eval_ops=decode|"], ["data.eval_ops", "decode|resize(224)"]),
-    "op argument": (["--config.data.eval_ops=resize(8, 9, 10)"], ["data.eval_ops", "size: int"]),
+    "op argument": (["--config.data.eval_ops=resize(8, side=9)"], ["data.eval_ops", "size: int"]),
     "heads": (["--config.model.heads=3"], ["3 heads", "width 8"]),
     "rate": (["--config.model.dropout=1.0"], ["model.dropout", "[0, 1)"]),
     "smoothing": (["--config.loss.label_smoothing=1.0"], ["label_smoothing", "[0, 1)"]),

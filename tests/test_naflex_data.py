@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from vit_jax.build import objectives
+from vit_jax.build import defaults, objectives
 from vit_jax.build import run as build
 from vit_jax.cli import features
 from vit_jax.config import load as config_lib
@@ -184,7 +184,7 @@ def test_refused_configurations(root, given, said):
 def test_square_images_are_mixed_beside_an_evaluation_with_naflex(root):
     words = ["--config.data.image_size=32", "--config.model.variant=Ti/8", NAFLEX[1]]
     words += ["--config.mixup.alpha=0.2", "--config.data.eval_ops=decode|naflex({size}, 8)"]
-    config = config_lib.load(str(root / "configs" / "finetune.py"), words)
+    config = defaults.settle(config_lib.load(str(root / "configs" / "finetune.py"), words))
     build.check(config)
     objective = objectives.make(config, variants.of(config.model, 2))
     assert objectives.host_fields(objective, config.data).keys() == {"image"}

@@ -233,15 +233,23 @@ class Handler(http.server.BaseHTTPRequestHandler):
             place = f"http://{host}/upload/storage/v1/b/{bucket}/o?upload_id={session}"
             return self.answer(200, b"", Location=place)
         if kind == "multipart":
-            head = f"Content-Type: {self.headers['Content-Type']}\n\n".encode()
-            boundary = email.parser.BytesParser().parsebytes(head).get_boundary().encode()
-            _, first, second, _ = re.split(rb"(?:^|\r?\n)--" + re.escape(boundary), self.body)
-            said = json.loads(re.split(rb"\r?\n\r?\n", first, maxsplit=1)[1])
+            said, content = self.parts()
             name = said.get("name") or name
-            content = re.split(rb"\r?\n\r?\n", second, maxsplit=1)[1]
         else:
             content = self.body
         return self.stored(self.store.put(bucket, name, content, match))
+
+    def parts(self):
+        """Returns what an upload in two parts says of the object, and its content, byte for byte.
+
+        Clients end lines by either \\n or \\r\\n; a content may end with any of these bytes itself.
+        """
+        head = f"Content-Type: {self.headers['Content-Type']}\n\n".encode()
+        mark = b"--" + email.parser.BytesParser().parsebytes(head).get_boundary().encode()
+        line = b"\r\n" if self.body.startswith(mark + b"\r\n") else b"\n"
+        _, first, second, _ = (line + self.body).split(line + mark)
+        said, content = (part.split(2 * line, maxsplit=1)[1] for part in (first, second))
+        return json.loads(said), content
 
     def resume(self, session):
         bucket, name, match, content = self.store.sessions[session]

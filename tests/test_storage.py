@@ -81,6 +81,14 @@ def test_write_is_one_put_and_replaces_the_whole(store):
     assert store.objects["bucket", "run/x.json"][0] == b"short" == place.read_bytes()
 
 
+@pytest.mark.parametrize("end", [b"\r", b"\n", b"\r\n", b"\n\n", b"\r\n--", b""])
+def test_bytes_that_look_like_ends_of_lines_come_back(store, end):
+    content = end + b"a" + end
+    place = storage.path("gs://bucket/a")
+    storage.write(place, content)
+    assert store.objects["bucket", "a"][0] == place.read_bytes() == content
+
+
 @pytest.mark.parametrize(
     "pattern, folder",
     [("/x*", "/"), ("a/b*/c", "a"), ("*.tar", ""), ("a/b", "a/b"), ("gs://b/x/*.tar", "gs://b/x")],

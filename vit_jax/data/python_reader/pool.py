@@ -246,9 +246,10 @@ _numbers = itertools.count(1)
 
 
 def shared() -> Pool:
-    """Returns the pool of this process; a new one if the last has ended."""
+    """Returns the pool of this process; a new one if the last has ended and holds nothing."""
     global _shared
     if _shared.error:
+        _shared.end()
         _shared = Pool()
     return _shared
 

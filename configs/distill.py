@@ -13,7 +13,8 @@
     kind     soft | hard: the loss of the teacher, soft in patient and hard in deit
     epochs   1200; the paper goes from 30 to 9600; deit 300, or 1000 for its best
     size     side of the images in pixels (224)
-    dataset  imagenet (the papers') | imagenet21k | jft, and `release`, as in configs/pretrain.py
+    dataset  imagenet (the papers') | imagenet21k | jft, and `release`, as in configs/pretrain.py;
+             own: any images, see --config.data.source
     standin  true: noise of the dataset's size; a plan then needs no file of the teacher
 
 patient: student and teacher see the same crop and the same mix of two images, and the student
@@ -70,8 +71,9 @@ def get_config(arg=None):
     if args.standin and args.teacher == _TEACHER:
         config.distillation.teacher_settings = json.dumps(_SETTINGS)
     _PAPERS[args.paper](config, args)
-    as_published = (args.model, args.teacher, args.kind, args.epochs) == ("", _TEACHER, "", 0)
-    if args.paper == "patient" and as_published and args.size == 224 and not args.standin:
+    given = (args.model, args.teacher, args.kind, args.epochs, args.size, args.dataset)
+    as_published = given == ("", _TEACHER, "", 0, 224, "imagenet")
+    if args.paper == "patient" and as_published and not args.standin:
         source = "arXiv:2106.05237, Table 1: T224 to S224, 1200 epochs"
         base.expect(config, expectations.Expected("test/top1", 0.8154, 0.003, source))
     config.checkpoint.every = "5000 steps"
@@ -101,10 +103,7 @@ def _deit(config, args):
     config.model.distillation = True
     config.model.gelu = "erf"
     config.model.drop_path = 0.1
-    config.data.train_ops = (
-        "decode|inception_crop({size}, area_min=0.08, cubic=True)|flip_lr|randaug(2, 9)"
-        "|random_erasing(0.25, area_max=0.3333)"
-    )
+    config.data.train_ops = pretrain.DEIT_OPS
     config.data.eval_ops = pretrain.CUBIC_CENTRE
     config.distillation.kind = args.kind or "hard"
     config.distillation.share = 0.5

@@ -46,10 +46,8 @@ def get_config(arg=None):
     )  # fmt: skip
     if args.small and (args.model, args.dataset, args.standin) != ("B/16", "imagenet", False):
         raise BadInput("small=true has a model and images of its own; leave the others out.")
-    if args.dataset == "own" and args.standin:
-        raise BadInput("standin=true is noise in place of a known dataset; leave dataset=own out.")
     config = base.get_config()
-    if args.dataset != "own" and not args.small:
+    if not args.small:
         pretrain.set_images(config, args)
     config.length = f"{args.epochs or 800} epochs"
     config.batch_size = 4096

@@ -8,7 +8,8 @@
 
     init     the run of configs/mae.py
     model    its model: B/16, L/16 or H/14
-    dataset  imagenet (the paper's) | imagenet21k | jft, and `release`, as in configs/pretrain.py
+    dataset  imagenet (the paper's) | imagenet21k | jft, and `release`, as in configs/pretrain.py;
+             own: any images, see --config.data.source
     standin  true: noise of the dataset's size, for plans and a first step on any machine
 
 The head reads the mean of the patches, normed after the mean. AdamW at batch 1024, weight decay
@@ -60,10 +61,7 @@ def get_config(arg=None):
     config.model.dtype = "bfloat16"
     config.model.remat = "auto"
     config.data.image_size = 224
-    config.data.train_ops = (
-        "decode|inception_crop({size}, area_min=0.08, cubic=True)|flip_lr|randaug(2, 9)"
-        "|random_erasing(0.25, area_max=0.3333)"
-    )
+    config.data.train_ops = pretrain.DEIT_OPS
     config.data.eval_ops = pretrain.CUBIC_CENTRE
     config.loss.label_smoothing = 0.1
     config.mixup.alpha = 0.8

@@ -31,7 +31,6 @@ details.
 
 from configs import base, pretrain
 from vit_jax.config.load import parse_args
-from vit_jax.errors import BadInput
 from vit_jax.paper import pretraining
 
 
@@ -42,11 +41,8 @@ def get_config(arg=None):
         arg, model=paper.model, dataset=paper.dataset, release="", target="mean", rate=paper.rate,
         standin=False,
     )  # fmt: skip
-    if args.dataset == "own" and args.standin:
-        raise BadInput("standin=true is noise in place of a known dataset; leave dataset=own out.")
     config = base.get_config()
-    if args.dataset != "own":
-        pretrain.set_images(config, args)
+    pretrain.set_images(config, args)
     config.length = f"{paper.steps} steps"
     config.batch_size = paper.batch_size
     config.model.variant = args.model

@@ -154,6 +154,11 @@ def _arguments(arg: str | None) -> Any:
 def get_config(arg=None):
     """Returns the configuration; the module describes the arguments."""
     args = _arguments(arg)
+    if args.dataset == "own":
+        raise BadInput(
+            "no paper has a recipe for images of your own: give the dataset whose recipe you want, "
+            "and your images as --config.data.source=folder:PATH."
+        )
     config = base.get_config()
     config.model.variant = args.model
     config.model.dtype = "bfloat16"
@@ -201,14 +206,19 @@ def sweep(arg=None):
 def set_images(config: Any, args: Any) -> None:
     """Sets the images and their splits for `dataset`, `release` and `standin`.
 
-    The source is a stand-in if the arguments do not determine the images.
+    The source is a stand-in if the arguments do not determine the images. With dataset=own nothing
+    is set: the images are those of --config.data.source.
     """
-    if args.dataset not in STAND_INS:
-        raise unknown("dataset", args.dataset, STAND_INS)
     if args.release and args.dataset != "imagenet21k":
         raise BadInput(f"release={args.release} belongs to dataset=imagenet21k; leave it out.")
     if args.release and args.release not in RELEASES:
         raise unknown("release of imagenet21k", args.release, RELEASES)
+    if args.dataset == "own" and args.standin:
+        raise BadInput("standin=true is noise in place of a known dataset; leave dataset=own out.")
+    if args.dataset == "own":
+        return
+    if args.dataset not in STAND_INS:
+        raise unknown("dataset", args.dataset, [*STAND_INS, "own"])
     config.data.source = STAND_INS[args.dataset]
     config.data.val_percent = 1
     config.data.test_percent = 1
@@ -324,6 +334,11 @@ def _augreg(config: Any, args: Any) -> None:
 # 256, then 224 pixels: as big_vision rounds, and as torchvision resizes for DeiT and MAE.
 CENTRE = "decode|bv_resize_small({size*8//7})|central_crop({size})"
 CUBIC_CENTRE = "decode|resize_small({size*8//7}, cubic=True)|central_crop({size})"
+# DeiT augments so, and MAE's fine-tuning.
+DEIT_OPS = (
+    "decode|inception_crop({size}, area_min=0.08, cubic=True)|flip_lr|randaug(2, 9)"
+    "|random_erasing(0.25, area_max=0.3333)"
+)
 
 
 def _modern(config: Any, args: Any) -> None:

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 import pytest
 
+from configs import base
 from configs import transfer as transfer_recipe
 from vit_jax.build import defaults, program
 from vit_jax.build import run as build
@@ -63,6 +64,29 @@ def test_recipe_is_a_valid_configuration_with_and_without_its_data(spec):
         stand_in = load(f"{spec},standin=true")
         build.check(defaults.settle(stand_in))
         assert stand_in.data.source.startswith("synthetic:")
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "dino.py:paper=ibot", "distill.py:paper=patient", "distill.py:paper=deit",
+        "mae_finetune.py:model=B/16", "mae.py:model=B/16", "masked.py:rate=0.5",
+    ],
+)  # fmt: skip
+def test_images_of_ones_own_leave_source_and_splits_to_the_user(spec):
+    own, plain = load(f"configs/{spec},dataset=own"), base.get_config()
+    assert own.data.source == plain.data.source
+    assert own.data.split == plain.data.split
+    assert own.data.val_percent == plain.data.val_percent
+    assert {name: one.split for name, one in own.evals.items()} == {"val": "val", "test": "test"}
+    assert own.expected.metric == ""  # what is published is of other images
+    with pytest.raises(BadInput, match="leave dataset=own out"):
+        load(f"configs/{spec},dataset=own,standin=true")
+
+
+def test_recipes_of_papers_refuse_images_of_ones_own_and_say_how():
+    with pytest.raises(BadInput, match="give the dataset whose recipe"):
+        load(f"{PRETRAIN}dataset=own")
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def positions(
     distance_BL2G = jnp.abs(jnp.arange(side)[None, None, None] - centres_BL2[..., None])
     if by != "linear":
         distance_BL2G /= jnp.maximum(scale_BL2, 1.0)[..., None]
-    shares_BL2G = _cubic(distance_BL2G) if by == "bicubic" else 1.0 - distance_BL2G
+    shares_BL2G = cubic(distance_BL2G) if by == "bicubic" else 1.0 - distance_BL2G
     shares_BL2G = jnp.where(distance_BL2G < (2 if by == "bicubic" else 1), shares_BL2G, 0.0)
     shares_BL2G /= jnp.sum(shares_BL2G, axis=-1, keepdims=True)
     rows_BLG, columns_BLG = shares_BL2G[:, :, 0], shares_BL2G[:, :, 1]
@@ -111,7 +111,7 @@ def positions(
     return jnp.einsum("blij,ijd->bld", both_BLGG, table_GGD, precision="highest")
 
 
-def _cubic(x: jax.Array) -> jax.Array:
+def cubic(x: jax.Array) -> jax.Array:
     """Returns the cubic kernel of Keys with a = -0.5 at distances from 0 to 2."""
     near = (1.5 * x - 2.5) * x * x + 1.0
     far = ((-0.5 * x + 2.5) * x - 4.0) * x + 2.0

@@ -20,6 +20,7 @@ from vit_jax.data.ops import chain
 from vit_jax.data.ops.chain import Op
 from vit_jax.data.ops.resize import Size, rows_columns
 from vit_jax.errors import BadInput
+from vit_jax.models import naflex
 from vit_jax.step import device_colors
 
 _ASPECTS = 0.75, 1.33  # of a box of inception_crop, width to height
@@ -95,9 +96,7 @@ def _cubic_taps(begin: jax.Array, extent: jax.Array, before: int, after: int) ->
     centres = (jnp.arange(after, dtype=jnp.float32) + 0.5) * scale
     pixels = (jnp.arange(before) - begin)[None]
     away = jnp.abs(pixels + 0.5 - centres[:, None]) / jnp.maximum(scale, 1)
-    near = ((1.5 * away - 2.5) * away) * away + 1
-    far = ((-0.5 * away + 2.5) * away - 4) * away + 2
-    weights = jnp.where(away < 1, near, jnp.where(away < 2, far, 0))
+    weights = jnp.where(away < 2, naflex.cubic(away), 0)
     weights *= (pixels >= 0) & (pixels < extent)
     return weights / weights.sum(axis=1, keepdims=True)
 

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import time
+import types
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -541,3 +542,24 @@ def test_the_commands_of_the_page(tmp_path, capfd, caplog, image_folder, monkeyp
     assert row["copies"] >= 3
     assert row["origin"] == 0
     assert "are staged in" in caplog.text + capfd.readouterr().err
+
+
+def test_the_summary_says_how_fast_origin_and_folder_are_read(tmp_path, monkeypatch):
+    file = tmp_path / "a"
+    file.write_bytes(bytes(6000))
+    now, real = [0.0], {"open": copies.byte_ranges.open_file, "digest": copies._digest}
+
+    def slow(name, secs):
+        def call(*args, **kwargs):
+            now[0] += secs
+            return real[name](*args, **kwargs)
+
+        return call
+
+    monkeypatch.setattr(copies, "time", types.SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(copies.byte_ranges, "open_file", slow("open", 3.0))
+    monkeypatch.setattr(copies, "_digest", slow("digest", 0.5))
+    made = copies.Copies("--to", str(tmp_path / "to"), 0)
+    assert made.speeds() == ""
+    made.copy(str(file))
+    assert made.speeds() == "; a reader gets 2.0 KB/s from the origin and 12.0 KB/s from the folder"

@@ -145,7 +145,7 @@ class Staging:
         return (
             f"{in_units(self.bytes)} in {len(self._places):,} files are staged in "
             f"{self.copies.folder}{left}; {self.served[0]:,} images were read there, "
-            f"{self.served[1]:,} from the origin"
+            f"{self.served[1]:,} from the origin{self.copies.speeds()}"
         )
 
     def _run(self) -> None:

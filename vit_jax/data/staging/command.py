@@ -92,6 +92,7 @@ def _summary(copies: Copies, sizes: list[int], there: list[bool]) -> str:
     lines = [
         f"{in_units(whole)} of {in_units(total)} ({whole / max(total, 1):.0%}), {sum(there):,} of "
         f"{len(sizes):,} files, are in {copies.folder}; {in_units(copies.copied)} copied now"
+        f"{copies.speeds()}"
     ]
     if not all(there):
         lines += [

@@ -19,6 +19,7 @@ import re
 import secrets
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,7 @@ class Copies:
         self.folder = storage.path(folder).absolute()
         self._lock, self._read, self._entries = threading.Lock(), 0, dict[str, Entry]()
         self._used, self.copied = 0, 0  # bytes
+        self._secs = [0.0, 0.0]  # of a reader, at the origin and in the folder, for `copied`
         try:
             storage.make_folder(self.folder / PARTS)
             with self._locked():
@@ -189,7 +191,8 @@ class Copies:
                 return None
             place = self.place(path)
             storage.make_folder(place.parent)
-            sha256 = _transferred(path, size, part[1], stopped)
+            sha256, secs = _transferred(path, size, part[1], stopped)
+            began = time.monotonic()
             if _digest(part[0], stopped) != sha256:
                 raise OSError(errno.EIO, "the disk changed what was written", str(place))
             line = json.dumps(dataclasses.asdict(Entry(_whole(path), size, version, sha256)))
@@ -197,7 +200,16 @@ class Copies:
                 part[0].replace(place)
                 list_file.write(f"\n{line}\n".encode())  # ends a line torn by a crash
                 self.copied += size
+                self._secs[0] += secs
+                self._secs[1] += time.monotonic() - began
         return place
+
+    def speeds(self) -> str:
+        """Returns how fast one reader read what was copied, there and here; empty for nothing."""
+        if not all(self._secs):
+            return ""
+        origin, folder = (in_units(self.copied / secs) for secs in self._secs)
+        return f"; a reader gets {origin}/s from the origin and {folder}/s from the folder"
 
     @contextlib.contextmanager
     def _reserved(self, path: str, size: int) -> Iterator[tuple[Path, int] | None]:
@@ -260,19 +272,22 @@ class Copies:
             return self._entries.get(_whole(path))
 
 
-def _transferred(path: str, size: int, file: int, stopped: Callable[[], bool]) -> str:
-    """Writes the content of a file to a descriptor; returns its checksum."""
-    digest, at = hashlib.sha256(), 0
+def _transferred(path: str, size: int, file: int, stopped: Callable[[], bool]) -> tuple[str, float]:
+    """Writes a file's content to a descriptor; returns its checksum, and seconds of reading."""
+    digest, at, began = hashlib.sha256(), 0, time.monotonic()
     with reading(path):
         origin = byte_ranges.open_file(path, in_sequence=True)
+    secs = time.monotonic() - began
     try:
         while at < size:
             if stopped():
                 raise Interrupted
+            began = time.monotonic()
             with reading(path):
                 data = origin.read(min(_CHUNK, size - at), at)
                 if not data:
                     raise OSError(errno.EIO, "it became shorter while it was copied", path)
+            secs += time.monotonic() - began
             digest.update(data)
             at += len(data)
             while data:
@@ -282,7 +297,7 @@ def _transferred(path: str, size: int, file: int, stopped: Callable[[], bool]) -
     os.fsync(file)
     if hasattr(os, "posix_fadvise"):  # so that the check reads the disk, not the memory
         os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
-    return digest.hexdigest()
+    return digest.hexdigest(), secs
 
 
 def _digest(place: Path, stopped: Callable[[], bool]) -> str:

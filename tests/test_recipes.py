@@ -19,8 +19,9 @@ from vit_jax.build import defaults, program
 from vit_jax.build import run as build
 from vit_jax.cli import main
 from vit_jax.config import load as config_lib
-from vit_jax.config import timeline, validation
+from vit_jax.config import images, timeline, validation
 from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.tensorflow import tf
 from vit_jax.errors import BadInput
 from vit_jax.experiments.sweeps import points as sweep
 from vit_jax.paper import augreg, transfer, vtab
@@ -50,6 +51,10 @@ FINE_TUNING += [
     f"{TRANSFER}model=BiT-R50x1,recipe=hyperrule,dataset={dataset}"
     for dataset in (*transfer_recipe.SOURCES, "vtab/dtd", "vtab/svhn")
 ]
+OWN = [
+    "dino.py:paper=ibot", "distill.py:paper=patient", "distill.py:paper=deit",
+    "mae_finetune.py:model=B/16", "mae.py:model=B/16", "masked.py:rate=0.5",
+]  # fmt: skip
 EVERY = [*AUGREG, *OTHER, *FINE_TUNING]
 
 
@@ -66,13 +71,24 @@ def test_recipe_is_a_valid_configuration_with_and_without_its_data(spec):
         assert stand_in.data.source.startswith("synthetic:")
 
 
-@pytest.mark.parametrize(
-    "spec",
-    [
-        "dino.py:paper=ibot", "distill.py:paper=patient", "distill.py:paper=deit",
-        "mae_finetune.py:model=B/16", "mae.py:model=B/16", "masked.py:rate=0.5",
-    ],
-)  # fmt: skip
+def test_chains_of_recipes_make_images_of_a_known_shape_from_files():
+    chains = {}
+    for config in map(load, [f"configs/{spec}" for spec in OWN] + [AUGREG[0], TRANSFER]):
+        data = config.data
+        sides = images.of(data).size
+        views = preprocess.parse_views("data.views", data.views, sides, 3)
+        chains |= {view.ops: view.size(sides) for view in views}
+        texts = (data.eval_ops,) if views else (data.train_ops, data.eval_ops)
+        chains |= {preprocess.parse("ops", text, sides, 3): sides for text in texts}
+    assert len(chains) > 8
+    for ops, size in chains.items():
+        made = tf.function(preprocess.apply(ops), autograph=False)
+        file, seed = tf.TensorSpec([], tf.string), tf.TensorSpec([2], tf.int64)
+        traced = made.get_concrete_function(file, seed).structured_outputs
+        assert tuple(traced.shape) == (*size, 3), ops
+
+
+@pytest.mark.parametrize("spec", OWN)
 def test_images_of_ones_own_leave_source_and_splits_to_the_user(spec):
     own, plain = load(f"configs/{spec},dataset=own"), base.get_config()
     assert own.data.source == plain.data.source

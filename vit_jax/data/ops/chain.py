@@ -318,6 +318,7 @@ def apply_to_fields(ops: tuple[Op, ...]) -> Callable[[_Fields, Tensor], _Fields]
 
                     moves(op, fields)
                     box, shape = crops.decode_box(op, crop, image, drawn)
+                    box.set_shape([None, None, op.channels])
                     image = crop.resize(box)
                     fields = _follow(crop, fields, lambda s=shape: s[:2], drawn) | {"image": image}
                     del left[0]

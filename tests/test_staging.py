@@ -547,19 +547,26 @@ def test_the_commands_of_the_page(tmp_path, capfd, caplog, image_folder, monkeyp
 def test_the_summary_says_how_fast_origin_and_folder_are_read(tmp_path, monkeypatch):
     file = tmp_path / "a"
     file.write_bytes(bytes(6000))
-    now, real = [0.0], {"open": copies.byte_ranges.open_file, "digest": copies._digest}
-
-    def slow(name, secs):
-        def call(*args, **kwargs):
-            now[0] += secs
-            return real[name](*args, **kwargs)
-
-        return call
-
-    monkeypatch.setattr(copies, "time", types.SimpleNamespace(monotonic=lambda: now[0]))
-    monkeypatch.setattr(copies.byte_ranges, "open_file", slow("open", 3.0))
-    monkeypatch.setattr(copies, "_digest", slow("digest", 0.5))
     made = copies.Copies("--to", str(tmp_path / "to"), 0)
     assert made.speeds() == ""
+    now = [0.0]
+
+    def slow(thing, name, secs):
+        real = getattr(thing, name)
+
+        def call(*args, **kwargs):
+            now[0] += secs
+            return real(*args, **kwargs)
+
+        monkeypatch.setattr(thing, name, call, raising=False)
+
+    monkeypatch.setattr(copies, "time", types.SimpleNamespace(monotonic=lambda: now[0]))
+    slow(copies.byte_ranges, "open_file", 3.0)
+    slow(made, "_locked", 50.0)  # neither waiting for the list
+    digest = types.SimpleNamespace(update=lambda _: None, hexdigest=lambda: "same")
+    slow(digest, "update", 70.0)  # nor checksums are reading
+    monkeypatch.setattr(copies.hashlib, "sha256", lambda *_: digest)
+    monkeypatch.setattr(copies, "open", open, raising=False)
+    slow(copies, "open", 0.5)
     made.copy(str(file))
     assert made.speeds() == "; a reader gets 2.0 KB/s from the origin and 12.0 KB/s from the folder"

@@ -166,7 +166,7 @@ class Copies:
                 return None
         place = self.place(path)
         with contextlib.suppress(OSError):
-            if place.stat().st_size == entry.size and _digest(place, stopped) == entry.sha256:
+            if place.stat().st_size == entry.size and _digest(place, stopped)[0] == entry.sha256:
                 return place
         return None
 
@@ -192,8 +192,8 @@ class Copies:
             place = self.place(path)
             storage.make_folder(place.parent)
             sha256, secs = _transferred(path, size, part[1], stopped)
-            began = time.monotonic()
-            if _digest(part[0], stopped) != sha256:
+            again, back_secs = _digest(part[0], stopped)
+            if again != sha256:
                 raise OSError(errno.EIO, "the disk changed what was written", str(place))
             line = json.dumps(dataclasses.asdict(Entry(_whole(path), size, version, sha256)))
             with self._locked() as list_file:
@@ -201,7 +201,7 @@ class Copies:
                 list_file.write(f"\n{line}\n".encode())  # ends a line torn by a crash
                 self.copied += size
                 self._secs[0] += secs
-                self._secs[1] += time.monotonic() - began
+                self._secs[1] += back_secs
         return place
 
     def speeds(self) -> str:
@@ -300,15 +300,17 @@ def _transferred(path: str, size: int, file: int, stopped: Callable[[], bool]) -
     return digest.hexdigest(), secs
 
 
-def _digest(place: Path, stopped: Callable[[], bool]) -> str:
-    """Returns the SHA-256 of a file, unless `stopped` returns True meanwhile."""
-    digest = hashlib.sha256()
+def _digest(place: Path, stopped: Callable[[], bool]) -> tuple[str, float]:
+    """Returns a file's SHA-256, and seconds of reading, unless `stopped` returns True meanwhile."""
+    digest, secs, began = hashlib.sha256(), 0.0, time.monotonic()
     with open(place, "rb", buffering=0) as file:
         while data := file.read(_CHUNK):
+            secs += time.monotonic() - began
             if stopped():
                 raise Interrupted
             digest.update(data)
-    return digest.hexdigest()
+            began = time.monotonic()
+    return digest.hexdigest(), secs
 
 
 def _whole(path: str) -> str:

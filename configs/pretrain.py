@@ -142,6 +142,8 @@ def _arguments(arg: str | None) -> Any:
         raise unknown("recipe", args.recipe, RECIPES)
     _, model, dataset = RECIPES[args.recipe]
     args.model, args.dataset = args.model or model, args.dataset or dataset
+    if args.dataset not in STAND_INS:
+        raise unknown("dataset", args.dataset, STAND_INS)
     if args.stage not in STAGES:
         raise unknown("stage", args.stage, STAGES[1:])
     if args.epochs < 0:
@@ -154,11 +156,6 @@ def _arguments(arg: str | None) -> Any:
 def get_config(arg=None):
     """Returns the configuration; the module describes the arguments."""
     args = _arguments(arg)
-    if args.dataset == "own":
-        raise BadInput(
-            "no paper has a recipe for images of your own: give the dataset whose recipe you want, "
-            "and your images as --config.data.source=folder:PATH."
-        )
     config = base.get_config()
     config.model.variant = args.model
     config.model.dtype = "bfloat16"
@@ -206,8 +203,8 @@ def sweep(arg=None):
 def set_images(config: Any, args: Any) -> None:
     """Sets the images and their splits for `dataset`, `release` and `standin`.
 
-    The source is a stand-in if the arguments do not determine the images. With dataset=own nothing
-    is set: the images are those of --config.data.source.
+    The source is a stand-in if the arguments do not determine the images. dataset=own
+    leaves it to --config.data.source, and the splits as they are.
     """
     if args.release and args.dataset != "imagenet21k":
         raise BadInput(f"release={args.release} belongs to dataset=imagenet21k; leave it out.")
@@ -216,6 +213,7 @@ def set_images(config: Any, args: Any) -> None:
     if args.dataset == "own" and args.standin:
         raise BadInput("standin=true is noise in place of a known dataset; leave dataset=own out.")
     if args.dataset == "own":
+        config.data.source = ""
         return
     if args.dataset not in STAND_INS:
         raise unknown("dataset", args.dataset, [*STAND_INS, "own"])

@@ -15,11 +15,11 @@ import pytest
 
 from configs import base
 from configs import transfer as transfer_recipe
-from vit_jax.build import defaults, program
+from vit_jax.build import defaults, program, splits
 from vit_jax.build import run as build
 from vit_jax.cli import main
-from vit_jax.config import load as config_lib
 from vit_jax.config import images, timeline, validation
+from vit_jax.config import load as config_lib
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.tensorflow import tf
 from vit_jax.errors import BadInput
@@ -91,17 +91,19 @@ def test_chains_of_recipes_make_images_of_a_known_shape_from_files():
 @pytest.mark.parametrize("spec", OWN)
 def test_images_of_ones_own_leave_source_and_splits_to_the_user(spec):
     own, plain = load(f"configs/{spec},dataset=own"), base.get_config()
-    assert own.data.source == plain.data.source
+    assert own.data.source == ""
     assert own.data.split == plain.data.split
     assert own.data.val_percent == plain.data.val_percent
     assert {name: one.split for name, one in own.evals.items()} == {"val": "val", "test": "test"}
     assert own.expected.metric == ""  # what is published is of other images
     with pytest.raises(BadInput, match="leave dataset=own out"):
         load(f"configs/{spec},dataset=own,standin=true")
+    with pytest.raises(BadInput, match=r"unknown data.source ''.*folder:PATH"):
+        splits.open_source(own.data)
 
 
-def test_recipes_of_papers_refuse_images_of_ones_own_and_say_how():
-    with pytest.raises(BadInput, match="give the dataset whose recipe"):
+def test_recipes_of_data_sets_have_none_for_images_of_ones_own():
+    with pytest.raises(BadInput, match=r"unknown dataset 'own'. Known: jft, imagenet21k, imagenet"):
         load(f"{PRETRAIN}dataset=own")
 
 

@@ -15,6 +15,7 @@ from jax.sharding import SingleDeviceSharding
 from vit_jax.hardware import topology
 from vit_jax.preflight.plan import attribution, clock, compile_for
 from vit_jax.runtime.worker_process import Child
+from vit_jax.step import mixing
 
 # A loop of 3 with 100 cycles a run; 50 cycles that hide a part of an all-reduce; an exposed one.
 PROGRAM = """\
@@ -179,14 +180,29 @@ def test_a_program_without_cycles_has_no_estimate():
     assert clock.read(bare, 1.0, 1.0, of_80) is None
 
 
-def estimating():
-    """In a process of its own: (layers, whether in a scan) -> seconds by the clock of a v5e."""
+def clock_of_a_v5e():
+    """In a process of its own: the device, and (function, arguments) -> seconds by its clock."""
     accelerator = topology.find("v5e-1")
     compile_for.start(accelerator, 1)
     described = topologies.get_topology_desc(
         platform="tpu", topology_name="v5e:1x1", chips_per_host_bounds=(1, 1, 1)
     )
-    place = SingleDeviceSharding(described.devices[0])
+
+    def secs(function, *args):
+        text = jax.jit(function).lower(*args).compile().as_text()
+        found = clock.read(text, accelerator.generation.hertz, accelerator.generation.flops, of_80)
+        assert found is not None
+        assert found.secs == pytest.approx(
+            sum(secs for part in found.parts.values() for secs in part.values())
+        )
+        return found.secs
+
+    return SingleDeviceSharding(described.devices[0]), secs
+
+
+def estimating():
+    """In a process of its own: (layers, whether in a scan) -> seconds by the clock of a v5e."""
+    place, secs = clock_of_a_v5e()
 
     def estimated(asked):
         layers, in_a_scan = asked
@@ -204,15 +220,28 @@ def estimating():
 
         shapes = (4096, 2048), (layers, 2048, 4096), (layers, 4096, 2048)
         args = (jax.ShapeDtypeStruct(s, jnp.bfloat16, sharding=place) for s in shapes)
-        text = jax.jit(whole).lower(*args).compile().as_text()
-        found = clock.read(text, accelerator.generation.hertz, accelerator.generation.flops, of_80)
-        assert found is not None
-        assert found.secs == pytest.approx(
-            sum(secs for part in found.parts.values() for secs in part.values())
-        )
-        return found.secs
+        return secs(whole, *args)
 
     return estimated
+
+
+def drawing():
+    """In a process of its own: (mixup, cutmix) -> seconds of a draw by the clock of a v5e."""
+    place, secs = clock_of_a_v5e()
+    key = jax.ShapeDtypeStruct((2,), jnp.uint32, sharding=place)
+
+    def estimated(alphas):
+        return secs(lambda key: mixing.draw(key, (224, 224), *alphas), key)
+
+    return estimated
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="needs the extra `plan`")
+def test_loops_that_draw_a_mix_are_named_by_jax_as_the_clock_expects():
+    with Child(drawing) as child:
+        draws = [child.ask(alphas) for alphas in ((0.8, 0.0), (0.0, 1.0), (0.8, 1.0))]
+    assert all(0 < secs < 1e-3 for secs in draws)
 
 
 @pytest.mark.integration

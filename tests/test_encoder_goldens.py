@@ -167,6 +167,53 @@ def test_bias_of_offsets_of_another_model_stays_a_run(tmp_path, change):
         convert.expressed("timm", cfg, params)
 
 
+def of_grid(folder, name, rows, columns):
+    """Writes a BEiT whose tables are for a grid of patches of 4 x 4 pixels."""
+    table = values("table", ((2 * rows - 1) * (2 * columns - 1) + 3, 2))
+    tables = {n: table for n in GOLDEN[name]["tensors"] if n.endswith("bias_table")}
+    size = [4 * rows, 4 * columns]
+    args = GOLDEN[name]["config"].get("model_args", {}) | {"img_size": size}
+    return changed(folder, name, {"model_args": args, "image_size": size}, tables)
+
+
+@pytest.mark.parametrize("name", ["beit", "timm beit"])
+@pytest.mark.parametrize("grid, other", [((6, 2), (2, 6)), ((5, 5), (2, 14))])
+def test_bias_of_offsets_of_another_grid_with_as_many(tmp_path, name, grid, other):
+    path = of_grid(tmp_path, name, *grid)
+    rows, columns = (4 * side for side in grid)
+    vit_jax.load(path, image_size=(rows, columns))
+    with pytest.raises(BadInput) as caught:
+        vit_jax.load(path, image_size=tuple(4 * side for side in other))
+    assert f"keep the image size of the weights, {rows} x {columns} pixels" in str(caught.value)
+    assert f"for {other[0]} x {other[1]} patches, not {grid[0]} x {grid[1]}" in str(caught.value)
+
+
+def test_bias_of_offsets_tells_the_image_size(tmp_path):
+    path = changed(tmp_path, "timm beit")
+    (tmp_path / "config.json").unlink()
+    assert convert.read(path, heads=2).image_size == (SIDE, SIDE)
+    vit_jax.load(path, heads=2)
+
+
+@pytest.mark.parametrize("name", ["beit", "timm beit"])
+def test_bias_of_offsets_for_another_image_size_than_the_configuration_says(tmp_path, name):
+    args = GOLDEN[name]["config"].get("model_args", {}) | {"img_size": 32}
+    said = refusal(tmp_path, name, {"model_args": args, "image_size": 32})
+    assert "49 offsets between two patches in 16 x 16 pixels" in said
+    assert "says that images are 32 x 32; put the right one beside them" in said
+
+
+def test_offsets_of_no_square_do_not_tell_the_image_size(tmp_path):
+    for count, folder in ((11 * 3, "oblong"), (16, "even")):
+        tables = {n: values("table", (count + 3, 2))
+                  for n in GOLDEN["timm beit"]["tensors"] if n.endswith("bias_table")}  # fmt: skip
+        path = changed(tmp_path / folder, "timm beit", tensors=tables)
+        (tmp_path / folder / "config.json").unlink()
+        assert convert.read(path, heads=2).image_size is None
+        with pytest.raises(BadInput, match="does not give its image size"):
+            vit_jax.load(path, heads=2)
+
+
 def test_bias_of_offsets_in_an_oblong_stays_a_run(tmp_path):
     found = convert.read(written(tmp_path, "timm beit"))
     cut = {n: a[: 7 * 5 + 3] if n.endswith("relative_bias") else a for n, a in found.flat.items()}

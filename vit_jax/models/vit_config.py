@@ -339,9 +339,9 @@ class ViTConfig(TokenConfig):
     def patches_of(self, flat: Any) -> int:
         if "block_0/attn/relative_bias" in flat:
             offsets = flat["block_0/attn/relative_bias"].shape[0] - 3 * self.class_rows
-            if (side := math.isqrt(offsets)) ** 2 != offsets:
+            if not (side := attention.side_of(offsets)):
                 raise BadInput(f"{offsets} offsets are not those of a square image; keep the run.")
-            return ((side + 1) // 2) ** 2
+            return side**2
         if "posemb" not in flat:  # made for any size; that of most evaluations
             return (max(224, 2 * self.stride) // self.stride) ** 2
         return flat["posemb"].shape[1] - self.class_rows

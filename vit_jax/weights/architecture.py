@@ -6,6 +6,7 @@
 The names are this package's, in the loop layout. Start from `settings_of`.
 """
 
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -106,6 +107,9 @@ def _vit(
     if "posemb" in flat:
         patches = flat["posemb"].shape[1] - ("cls" in flat) - ("dist" in flat)
         image_size = _size(patches, stride, image_size)
+    if "block_0/attn/relative_bias" in flat:
+        offsets = flat["block_0/attn/relative_bias"].shape[0] - 3 * ("cls" in flat)
+        image_size = _size(offsets, stride, image_size, offsets=True)
     return settings, image_size
 
 
@@ -182,14 +186,25 @@ def _resnet_name(stages: tuple[int, ...]) -> str:
     return ""
 
 
-def _size(patches: int, stride: int, known: tuple[int, int] | None) -> tuple[int, int] | None:
-    """Returns the image size for a number of patches: the known one if it fits, else a square."""
+def _size(
+    count: int, stride: int, known: tuple[int, int] | None, *, offsets: bool = False
+) -> tuple[int, int] | None:
+    """Returns the image size for a number of patches: the known one if it fits, else a square.
+
+    `offsets` is whether offsets between two patches were counted instead.
+    """
+    from vit_jax.models import attention
+
+    side = attention.side_of(count) if offsets else math.isqrt(count)
+    square = (side * stride, side * stride) if side and (offsets or side**2 == count) else None
     if known:
-        if (known[0] // stride) * (known[1] // stride) == patches:
+        rows, columns = known[0] // stride, known[1] // stride
+        if count == ((2 * rows - 1) * (2 * columns - 1) if offsets else rows * columns):
             return known
+        what = f"{count} offsets between two patches" if offsets else f"{count} patches"
+        what += f" in {square[0]} x {square[1]} pixels" if offsets and square else ""
         raise BadInput(
-            f"the weights are for {patches} patches, and their configuration says that images are "
+            f"the weights are for {what}, and their configuration says that images are "
             f"{known[0]} x {known[1]}; put the right one beside them, or none."
         )
-    side = round(patches**0.5)
-    return (side * stride, side * stride) if side * side == patches else None
+    return square

@@ -305,12 +305,12 @@ def _target(
     weights: Weights, cfg: variants.Config, size: tuple[int, int], channels: int
 ) -> tuple[Any, dict[str, Any]]:
     """Returns the parameters of a model as shapes, and how `fitting` resizes weights for it."""
-    old = weights.stored.parameter_grid(*weights.image_size) if weights.image_size else None
     return variants.shapes(cfg, *size, channels or weights.channels), {
-        "old": old,
+        "old": weights.stored.parameter_grid(*weights.image_size) if weights.image_size else None,
         "new": cfg.parameter_grid(*size),
         "how": weights.resize,
         "resizes_kernel": cfg.RESIZES_KERNEL or weights.patch > 0,
+        "stride": variants.stride(cfg),
     }
 
 

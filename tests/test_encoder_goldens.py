@@ -21,6 +21,7 @@ from vit_jax import tree
 from vit_jax.build import defaults
 from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput
+from vit_jax.models import variants
 from vit_jax.weights import convert, files
 
 GOLDEN = json.loads(FILE.read_text())["models"]
@@ -42,8 +43,9 @@ def written(folder, name):
     return path
 
 
-def output(path, side=SIDE):
+def output(path, side=SIDE, **changes):
     model, params, _ = vit_jax.load(path, image_size=side)
+    model = variants.make(dataclasses.replace(model.cfg, **changes))
     images = np.moveaxis(values("image", (2, 3, side, side)), 1, -1)
     return np.asarray(jax.jit(model.apply)({"params": params}, images))
 
@@ -154,16 +156,31 @@ def test_weights_that_do_not_say_their_normalisation(tmp_path, caplog, root, mea
 
 def test_bias_of_offsets_stays_a_run(tmp_path):
     model, params, _ = vit_jax.load(written(tmp_path, "beit"), image_size=SIDE)
-    with pytest.raises(BadInput, match="hf format has no"):
+    with pytest.raises(BadInput, match="hf format has no posemb=relative2d"):
         convert.expressed("hf", model.cfg, params)
-    assert convert.expressed("timm", dataclasses.replace(model.cfg, ln_epsilon=1e-6), params)
 
 
-@pytest.mark.parametrize("change", [{"pool": "token"}, {"final_norm": "tokens"}])
-def test_bias_of_offsets_of_another_model_stays_a_run(tmp_path, change):
+def test_bias_of_offsets_from_transformers_to_timm(tmp_path):
+    path = written(tmp_path / "theirs", "beit")
+    model, params, _ = vit_jax.load(path)
+    cfg = dataclasses.replace(model.cfg, ln_epsilon=1e-6)  # that of timm
+    files.write(tmp_path / "ours.safetensors", *convert.expressed("timm", cfg, params))
+    np.testing.assert_array_equal(
+        output(tmp_path / "ours.safetensors"), output(path, ln_epsilon=1e-6)
+    )
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"pool": "token"}, "BEiT has gelu=erf and pool=gap"),
+        ({"final_norm": "tokens"}, "timm format has no final_norm=tokens"),
+    ],
+)
+def test_bias_of_offsets_of_another_model_stays_a_run(tmp_path, change, words):
     found = convert.read(written(tmp_path, "timm beit"))
     cfg, params = dataclasses.replace(found.config, **change), tree.nested(dict(found.flat))
-    with pytest.raises(BadInput, match=r"timm format has no|BEiT has gelu=erf and pool=gap"):
+    with pytest.raises(BadInput, match=words):
         convert.expressed("timm", cfg, params)
 
 
@@ -212,6 +229,29 @@ def test_offsets_of_no_square_do_not_tell_the_image_size(tmp_path):
         assert convert.read(path, heads=2).image_size is None
         with pytest.raises(BadInput, match="does not give its image size"):
             vit_jax.load(path, heads=2)
+
+
+def test_bias_of_offsets_without_biases_of_queries_and_values_stays_a_run(tmp_path):
+    found = convert.read(written(tmp_path, "timm beit"))
+    cfg = dataclasses.replace(found.config, biases="no_qkv")
+    biases = ("query/bias", "value/bias")
+    params = tree.nested({n: a for n, a in found.flat.items() if not n.endswith(biases)})
+    with pytest.raises(BadInput, match="timm format has no biases=no_qkv"):
+        convert.expressed("timm", cfg, params)
+
+
+@pytest.mark.parametrize("name", ["timm beit", "timm eva02"])
+def test_another_norm_at_the_end_is_the_cause(tmp_path, name):
+    of_tokens = {f"norm.{n}": values(n, (16,)) for n in ("weight", "bias")}
+    of_pooled: dict = {f"fc_norm.{n}": None for n in ("weight", "bias")}
+    said = refusal(tmp_path, name, tensors=of_tokens | of_pooled)
+    assert "unknown names: norm.bias, norm.weight (" in said
+    assert "do not have a norm before the pool (global_pool=token) in this family." in said
+
+
+def test_pool_of_another_norm_at_the_end(tmp_path):
+    said = refusal(tmp_path, "timm beit", {"global_pool": "token"})
+    assert "its weights have pool=gap, its config.json says token; put the right one" in said
 
 
 def test_bias_of_offsets_in_an_oblong_stays_a_run(tmp_path):

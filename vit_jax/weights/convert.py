@@ -204,8 +204,12 @@ def _settled_vit(
     told = bool(pool)
     pool = pool or constants.get("pool", settings["pool"])
     possible = ("token", "gap", "token+gap") if has_class else ("gap",)
-    if pool != settings["pool"] and not (settings["pool"] != "map" and pool in possible):
-        have = f"{path}: its weights have pool={settings['pool']}"
+    shown = settings["pool"]
+    if constants.get("final_norm") == "pooled" and "pool" in constants:
+        shown = constants["pool"]  # the name of its norm tells it
+        possible = (shown,)
+    if pool != shown and not (shown != "map" and pool in possible):
+        have = f"{path}: its weights have pool={shown}"
         if not told:
             raise BadInput(
                 f"{have}; {' or '.join(form.kinds) or form.name} models are read with pool={pool}."
@@ -359,9 +363,10 @@ def expressed(
         names = dict.fromkeys(f.name for f in having)
         raise BadInput(f"{name} has no {family} models; formats that have: {', '.join(names)}.")
     lacking = [cfg.unheld(f.constants, f.takes, everything=bool(f.kinds)) for f in named]
-    form, unheld = min(zip(named, lacking, strict=True), key=lambda both: len(both[1]))
+    form, unheld = min(zip(named, lacking, strict=True), key=lambda both: _misfit(both[1]))
     if unheld:
-        raise BadInput(f"the {name} format has no {unheld[0]}; {_INSTEAD}")
+        cause = (_positions(unheld) or unheld)[0]
+        raise BadInput(f"the {name} format has no {cause}; {_INSTEAD}")
     constants = _constants(form, cfg)
     _check_expressible(form, cfg, constants)
     beside: dict[str, dict[str, Any]] = {}
@@ -376,6 +381,15 @@ def expressed(
     registers = flat["registers"].shape[1] if "registers" in flat else 0
     context = Context(class_rows=int("cls" in flat), registers=registers)
     return name_table.write(form, flat, context), beside
+
+
+def _positions(unheld: list[str]) -> list[str]:
+    return [option for option in unheld if option.startswith("posemb=")]
+
+
+def _misfit(unheld: list[str]) -> tuple[bool, int]:
+    """Returns how far a format is from a model: other positions make it that of another family."""
+    return bool(_positions(unheld)), len(unheld)
 
 
 def _has_writer(form: Format) -> bool:

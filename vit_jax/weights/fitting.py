@@ -258,7 +258,7 @@ def _class_rows(shapes: Mapping[str, Any]) -> int:
 
 
 def _hint(wrong: list[str], size: str) -> str:
-    """Returns what to do about misfits; `size` is that of the weights, ", ROWS x COLUMNS pixels"."""
+    """Returns what to do about misfits; `size` is ", ROWS x COLUMNS pixels" of the weights."""
     shapes = [row for row in wrong if row.startswith("  wrong shape")]
     if any("/token_mlp/" in row for row in shapes):
         return (

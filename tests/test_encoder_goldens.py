@@ -261,6 +261,14 @@ def test_bias_of_offsets_in_an_oblong_stays_a_run(tmp_path):
         convert.expressed("timm", found.config, tree.nested(cut))
 
 
+@pytest.mark.parametrize("grid", [(2, 14), (5, 13), (13, 25)])
+def test_bias_of_offsets_in_an_oblong_with_as_many_as_a_square_stays_a_run(tmp_path, grid):
+    path = of_grid(tmp_path, "timm beit", *grid)
+    model, params, _ = vit_jax.load(path)
+    with pytest.raises(BadInput, match=f"of {grid[0]} x {grid[1]} patches would be taken for a"):
+        convert.expressed("timm", model.cfg, params, size=convert.read(path).image_size)
+
+
 def test_tensors_of_one_family_with_the_name_of_another(tmp_path):
     path = written(tmp_path, "dinov3")
     config = json.loads((tmp_path / "config.json").read_text()) | {"model_type": "dinov2"}

@@ -334,7 +334,8 @@ class ViTConfig(TokenConfig):
             value, want = getattr(self, key), constants.get(key, usual[key])
             return bool(value) != bool(want) if key == "layer_scale" else value != want
 
-        return [f"{key}={getattr(self, key)}" for key in sorted(keys) if differs(key)]
+        ordered = sorted(keys, key=lambda key: (key != "posemb", key))  # it tells a family
+        return [f"{key}={getattr(self, key)}" for key in ordered if differs(key)]
 
     def patches_of(self, flat: Any) -> int:
         if "block_0/attn/relative_bias" in flat:

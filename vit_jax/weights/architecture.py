@@ -9,13 +9,16 @@ The names are this package's, in the loop layout. Start from `settings_of`.
 import math
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vit_jax.errors import BadInput
 from vit_jax.models.settings import FREE
 from vit_jax.weights.formats.json_config import SCALE
+
+if TYPE_CHECKING:
+    from vit_jax.models import variants
 
 
 def settings_of(
@@ -184,6 +187,19 @@ def _resnet_name(stages: tuple[int, ...]) -> str:
         if stages in (units, (*units[:2], units[2] + units[3])):
             return str(number)
     return ""
+
+
+def check_square(name: str, cfg: "variants.Config", size: tuple[int, int] | None) -> None:
+    """Raises BadInput if readers of a file in a format would take oblong images for square ones."""
+    if size is None:
+        return
+    rows, columns = cfg.patch_grid(*size)
+    square = math.isqrt(rows * columns) ** 2 == rows * columns  # a number that files mean as such
+    if rows != columns and cfg.TILED and (name in ("timm", "hf") or square):
+        raise BadInput(
+            f"{name}: a file of {rows} x {columns} patches would be taken for a square image; keep "
+            "it as a run."
+        )
 
 
 def _size(

@@ -345,13 +345,19 @@ def write(
 
 
 def expressed(
-    name: str, cfg: variants.Config, params: dict[str, Any], images: json_config.Images = ORIGINAL
+    name: str,
+    cfg: variants.Config,
+    params: dict[str, Any],
+    images: json_config.Images = ORIGINAL,
+    size: tuple[int, int] | None = None,
 ) -> tuple[Flat, dict[str, dict[str, Any]]]:
     """Converts a model to a published format: names and arrays, and the JSON files beside them.
 
     Raises:
-      BadInput: the format cannot express the model. The arguments are those of `write`.
+      BadInput: the format cannot express the model, or an image size that is not square. The
+        arguments are those of `write`, and the rows and columns of pixels of images, if known.
     """
+    architecture.check_square(name, cfg, size)
     family, flat = cfg.FAMILY, flatten(params)
     having = [f for forms in FORMATS.values() for f in forms if f.family == family]
     having += cfg.weight_formats
@@ -365,8 +371,7 @@ def expressed(
     lacking = [cfg.unheld(f.constants, f.takes, everything=bool(f.kinds)) for f in named]
     form, unheld = min(zip(named, lacking, strict=True), key=lambda both: _misfit(both[1]))
     if unheld:
-        cause = (_positions(unheld) or unheld)[0]
-        raise BadInput(f"the {name} format has no {cause}; {_INSTEAD}")
+        raise BadInput(f"the {name} format has no {unheld[0]}; {_INSTEAD}")
     constants = _constants(form, cfg)
     _check_expressible(form, cfg, constants)
     beside: dict[str, dict[str, Any]] = {}
@@ -383,13 +388,9 @@ def expressed(
     return name_table.write(form, flat, context), beside
 
 
-def _positions(unheld: list[str]) -> list[str]:
-    return [option for option in unheld if option.startswith("posemb=")]
-
-
 def _misfit(unheld: list[str]) -> tuple[bool, int]:
     """Returns how far a format is from a model: other positions make it that of another family."""
-    return bool(_positions(unheld)), len(unheld)
+    return "".join(unheld).startswith("posemb="), len(unheld)
 
 
 def _has_writer(form: Format) -> bool:

@@ -439,7 +439,7 @@ def save(
         is .safetensors; config.json (and preprocessor_config.json) beside it are replaced. Readers
         of the latter expect the name model.safetensors. The JSON files describe the original
         preprocessing: square, resized straight, from -1 to 1. Use `vit_jax export` to describe the
-        run's own.
+        run's own, and for weights of images that are not square, whose size only it knows.
       model: a model from `load`, or one built otherwise.
       params: its parameters, in either layout.
       format: npz, big_vision, timm or hf.

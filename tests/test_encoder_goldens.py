@@ -21,6 +21,7 @@ from vit_jax import tree
 from vit_jax.build import defaults
 from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput
+from vit_jax.models import variants
 from vit_jax.weights import convert, files
 
 GOLDEN = json.loads(FILE.read_text())["models"]
@@ -42,8 +43,9 @@ def written(folder, name):
     return path
 
 
-def output(path, side=SIDE):
+def output(path, side=SIDE, **changes):
     model, params, _ = vit_jax.load(path, image_size=side)
+    model = variants.make(dataclasses.replace(model.cfg, **changes))
     images = np.moveaxis(values("image", (2, 3, side, side)), 1, -1)
     return np.asarray(jax.jit(model.apply)({"params": params}, images))
 
@@ -154,17 +156,102 @@ def test_weights_that_do_not_say_their_normalisation(tmp_path, caplog, root, mea
 
 def test_bias_of_offsets_stays_a_run(tmp_path):
     model, params, _ = vit_jax.load(written(tmp_path, "beit"), image_size=SIDE)
-    with pytest.raises(BadInput, match="hf format has no"):
+    with pytest.raises(BadInput, match="hf format has no posemb=relative2d"):
         convert.expressed("hf", model.cfg, params)
-    assert convert.expressed("timm", dataclasses.replace(model.cfg, ln_epsilon=1e-6), params)
 
 
-@pytest.mark.parametrize("change", [{"pool": "token"}, {"final_norm": "tokens"}])
-def test_bias_of_offsets_of_another_model_stays_a_run(tmp_path, change):
+def test_bias_of_offsets_from_transformers_to_timm(tmp_path):
+    path = written(tmp_path / "theirs", "beit")
+    model, params, _ = vit_jax.load(path)
+    cfg = dataclasses.replace(model.cfg, ln_epsilon=1e-6)  # that of timm
+    files.write(tmp_path / "ours.safetensors", *convert.expressed("timm", cfg, params))
+    np.testing.assert_array_equal(
+        output(tmp_path / "ours.safetensors"), output(path, ln_epsilon=1e-6)
+    )
+
+
+@pytest.mark.parametrize(
+    "change, words",
+    [
+        ({"pool": "token"}, "BEiT has gelu=erf and pool=gap"),
+        ({"final_norm": "tokens"}, "timm format has no final_norm=tokens"),
+    ],
+)
+def test_bias_of_offsets_of_another_model_stays_a_run(tmp_path, change, words):
     found = convert.read(written(tmp_path, "timm beit"))
     cfg, params = dataclasses.replace(found.config, **change), tree.nested(dict(found.flat))
-    with pytest.raises(BadInput, match=r"timm format has no|BEiT has gelu=erf and pool=gap"):
+    with pytest.raises(BadInput, match=words):
         convert.expressed("timm", cfg, params)
+
+
+def of_grid(folder, name, rows, columns):
+    """Writes a BEiT whose tables are for a grid of patches of 4 x 4 pixels."""
+    table = values("table", ((2 * rows - 1) * (2 * columns - 1) + 3, 2))
+    tables = {n: table for n in GOLDEN[name]["tensors"] if n.endswith("bias_table")}
+    size = [4 * rows, 4 * columns]
+    args = GOLDEN[name]["config"].get("model_args", {}) | {"img_size": size}
+    return changed(folder, name, {"model_args": args, "image_size": size}, tables)
+
+
+@pytest.mark.parametrize("name", ["beit", "timm beit"])
+@pytest.mark.parametrize("grid, other", [((6, 2), (2, 6)), ((5, 5), (2, 14))])
+def test_bias_of_offsets_of_another_grid_with_as_many(tmp_path, name, grid, other):
+    path = of_grid(tmp_path, name, *grid)
+    rows, columns = (4 * side for side in grid)
+    vit_jax.load(path, image_size=(rows, columns))
+    with pytest.raises(BadInput) as caught:
+        vit_jax.load(path, image_size=tuple(4 * side for side in other))
+    assert f"keep the image size of the weights, {rows} x {columns} pixels" in str(caught.value)
+    assert f"for {other[0]} x {other[1]} patches, not {grid[0]} x {grid[1]}" in str(caught.value)
+
+
+def test_bias_of_offsets_tells_the_image_size(tmp_path):
+    path = changed(tmp_path, "timm beit")
+    (tmp_path / "config.json").unlink()
+    assert convert.read(path, heads=2).image_size == (SIDE, SIDE)
+    vit_jax.load(path, heads=2)
+
+
+@pytest.mark.parametrize("name", ["beit", "timm beit"])
+def test_bias_of_offsets_for_another_image_size_than_the_configuration_says(tmp_path, name):
+    args = GOLDEN[name]["config"].get("model_args", {}) | {"img_size": 32}
+    said = refusal(tmp_path, name, {"model_args": args, "image_size": 32})
+    assert "49 offsets between two patches in 16 x 16 pixels" in said
+    assert "says that images are 32 x 32; put the right one beside them" in said
+
+
+def test_offsets_of_no_square_do_not_tell_the_image_size(tmp_path):
+    for count, folder in ((11 * 3, "oblong"), (16, "even")):
+        tables = {n: values("table", (count + 3, 2))
+                  for n in GOLDEN["timm beit"]["tensors"] if n.endswith("bias_table")}  # fmt: skip
+        path = changed(tmp_path / folder, "timm beit", tensors=tables)
+        (tmp_path / folder / "config.json").unlink()
+        assert convert.read(path, heads=2).image_size is None
+        with pytest.raises(BadInput, match="does not give its image size"):
+            vit_jax.load(path, heads=2)
+
+
+def test_bias_of_offsets_without_biases_of_queries_and_values_stays_a_run(tmp_path):
+    found = convert.read(written(tmp_path, "timm beit"))
+    cfg = dataclasses.replace(found.config, biases="no_qkv")
+    biases = ("query/bias", "value/bias")
+    params = tree.nested({n: a for n, a in found.flat.items() if not n.endswith(biases)})
+    with pytest.raises(BadInput, match="timm format has no biases=no_qkv"):
+        convert.expressed("timm", cfg, params)
+
+
+@pytest.mark.parametrize("name", ["timm beit", "timm eva02"])
+def test_another_norm_at_the_end_is_the_cause(tmp_path, name):
+    of_tokens = {f"norm.{n}": values(n, (16,)) for n in ("weight", "bias")}
+    of_pooled: dict = {f"fc_norm.{n}": None for n in ("weight", "bias")}
+    said = refusal(tmp_path, name, tensors=of_tokens | of_pooled)
+    assert "unknown names: norm.bias, norm.weight (" in said
+    assert "do not have a norm before the pool (global_pool=token) in this family." in said
+
+
+def test_pool_of_another_norm_at_the_end(tmp_path):
+    said = refusal(tmp_path, "timm beit", {"global_pool": "token"})
+    assert "its weights have pool=gap, its config.json says token; put the right one" in said
 
 
 def test_bias_of_offsets_in_an_oblong_stays_a_run(tmp_path):
@@ -172,6 +259,14 @@ def test_bias_of_offsets_in_an_oblong_stays_a_run(tmp_path):
     cut = {n: a[: 7 * 5 + 3] if n.endswith("relative_bias") else a for n, a in found.flat.items()}
     with pytest.raises(BadInput, match="35 offsets are not those of a square"):
         convert.expressed("timm", found.config, tree.nested(cut))
+
+
+@pytest.mark.parametrize("grid", [(2, 14), (5, 13), (13, 25)])
+def test_bias_of_offsets_in_an_oblong_with_as_many_as_a_square_stays_a_run(tmp_path, grid):
+    path = of_grid(tmp_path, "timm beit", *grid)
+    model, params, _ = vit_jax.load(path)
+    with pytest.raises(BadInput, match=f"of {grid[0]} x {grid[1]} patches would be taken for a"):
+        convert.expressed("timm", model.cfg, params, size=convert.read(path).image_size)
 
 
 def test_tensors_of_one_family_with_the_name_of_another(tmp_path):

@@ -149,6 +149,12 @@ def offset_numbers(grid: tuple[int, int], classes: int) -> np.ndarray:
     return numbers
 
 
+def side_of(offsets: int) -> int:
+    """Returns the side of the square grid with so many offsets; 0 if that of no square has them."""
+    doubled = math.isqrt(offsets)
+    return (doubled + 1) // 2 if doubled % 2 and doubled**2 == offsets else 0
+
+
 @dataclasses.dataclass(frozen=True)
 class Extras:
     """Options of an attention beyond appendix A of arXiv:2010.11929.

@@ -334,14 +334,15 @@ class ViTConfig(TokenConfig):
             value, want = getattr(self, key), constants.get(key, usual[key])
             return bool(value) != bool(want) if key == "layer_scale" else value != want
 
-        return [f"{key}={getattr(self, key)}" for key in sorted(keys) if differs(key)]
+        ordered = sorted(keys, key=lambda key: (key != "posemb", key))  # it tells a family
+        return [f"{key}={getattr(self, key)}" for key in ordered if differs(key)]
 
     def patches_of(self, flat: Any) -> int:
         if "block_0/attn/relative_bias" in flat:
             offsets = flat["block_0/attn/relative_bias"].shape[0] - 3 * self.class_rows
-            if (side := math.isqrt(offsets)) ** 2 != offsets:
+            if not (side := attention.side_of(offsets)):
                 raise BadInput(f"{offsets} offsets are not those of a square image; keep the run.")
-            return ((side + 1) // 2) ** 2
+            return side**2
         if "posemb" not in flat:  # made for any size; that of most evaluations
             return (max(224, 2 * self.stride) // self.stride) ** 2
         return flat["posemb"].shape[1] - self.class_rows

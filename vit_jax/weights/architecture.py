@@ -6,15 +6,19 @@
 The names are this package's, in the loop layout. Start from `settings_of`.
 """
 
+import math
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vit_jax.errors import BadInput
 from vit_jax.models.settings import FREE
 from vit_jax.weights.formats.json_config import SCALE
+
+if TYPE_CHECKING:
+    from vit_jax.models import variants
 
 
 def settings_of(
@@ -106,6 +110,9 @@ def _vit(
     if "posemb" in flat:
         patches = flat["posemb"].shape[1] - ("cls" in flat) - ("dist" in flat)
         image_size = _size(patches, stride, image_size)
+    if "block_0/attn/relative_bias" in flat:
+        offsets = flat["block_0/attn/relative_bias"].shape[0] - 3 * ("cls" in flat)
+        image_size = _size(offsets, stride, image_size, offsets=True)
     return settings, image_size
 
 
@@ -182,14 +189,38 @@ def _resnet_name(stages: tuple[int, ...]) -> str:
     return ""
 
 
-def _size(patches: int, stride: int, known: tuple[int, int] | None) -> tuple[int, int] | None:
-    """Returns the image size for a number of patches: the known one if it fits, else a square."""
-    if known:
-        if (known[0] // stride) * (known[1] // stride) == patches:
-            return known
+def check_square(name: str, cfg: "variants.Config", size: tuple[int, int] | None) -> None:
+    """Raises BadInput if readers of a file in a format would take oblong images for square ones."""
+    if size is None:
+        return
+    rows, columns = cfg.patch_grid(*size)
+    square = math.isqrt(rows * columns) ** 2 == rows * columns  # a number that files mean as such
+    if rows != columns and cfg.TILED and (name in ("timm", "hf") or square):
         raise BadInput(
-            f"the weights are for {patches} patches, and their configuration says that images are "
+            f"{name}: a file of {rows} x {columns} patches would be taken for a square image; keep "
+            "it as a run."
+        )
+
+
+def _size(
+    count: int, stride: int, known: tuple[int, int] | None, *, offsets: bool = False
+) -> tuple[int, int] | None:
+    """Returns the image size for a number of patches: the known one if it fits, else a square.
+
+    `offsets` is whether offsets between two patches were counted instead.
+    """
+    from vit_jax.models import attention
+
+    side = attention.side_of(count) if offsets else math.isqrt(count)
+    square = (side * stride, side * stride) if side and (offsets or side**2 == count) else None
+    if known:
+        rows, columns = known[0] // stride, known[1] // stride
+        if count == ((2 * rows - 1) * (2 * columns - 1) if offsets else rows * columns):
+            return known
+        what = f"{count} offsets between two patches" if offsets else f"{count} patches"
+        what += f" in {square[0]} x {square[1]} pixels" if offsets and square else ""
+        raise BadInput(
+            f"the weights are for {what}, and their configuration says that images are "
             f"{known[0]} x {known[1]}; put the right one beside them, or none."
         )
-    side = round(patches**0.5)
-    return (side * stride, side * stride) if side * side == patches else None
+    return square

@@ -204,8 +204,12 @@ def _settled_vit(
     told = bool(pool)
     pool = pool or constants.get("pool", settings["pool"])
     possible = ("token", "gap", "token+gap") if has_class else ("gap",)
-    if pool != settings["pool"] and not (settings["pool"] != "map" and pool in possible):
-        have = f"{path}: its weights have pool={settings['pool']}"
+    shown = settings["pool"]
+    if constants.get("final_norm") == "pooled" and "pool" in constants:
+        shown = constants["pool"]  # the name of its norm tells it
+        possible = (shown,)
+    if pool != shown and not (shown != "map" and pool in possible):
+        have = f"{path}: its weights have pool={shown}"
         if not told:
             raise BadInput(
                 f"{have}; {' or '.join(form.kinds) or form.name} models are read with pool={pool}."
@@ -341,13 +345,19 @@ def write(
 
 
 def expressed(
-    name: str, cfg: variants.Config, params: dict[str, Any], images: json_config.Images = ORIGINAL
+    name: str,
+    cfg: variants.Config,
+    params: dict[str, Any],
+    images: json_config.Images = ORIGINAL,
+    size: tuple[int, int] | None = None,
 ) -> tuple[Flat, dict[str, dict[str, Any]]]:
     """Converts a model to a published format: names and arrays, and the JSON files beside them.
 
     Raises:
-      BadInput: the format cannot express the model. The arguments are those of `write`.
+      BadInput: the format cannot express the model, or an image size that is not square. The
+        arguments are those of `write`, and the rows and columns of pixels of images, if known.
     """
+    architecture.check_square(name, cfg, size)
     family, flat = cfg.FAMILY, flatten(params)
     having = [f for forms in FORMATS.values() for f in forms if f.family == family]
     having += cfg.weight_formats
@@ -359,7 +369,7 @@ def expressed(
         names = dict.fromkeys(f.name for f in having)
         raise BadInput(f"{name} has no {family} models; formats that have: {', '.join(names)}.")
     lacking = [cfg.unheld(f.constants, f.takes, everything=bool(f.kinds)) for f in named]
-    form, unheld = min(zip(named, lacking, strict=True), key=lambda both: len(both[1]))
+    form, unheld = min(zip(named, lacking, strict=True), key=lambda both: _misfit(both[1]))
     if unheld:
         raise BadInput(f"the {name} format has no {unheld[0]}; {_INSTEAD}")
     constants = _constants(form, cfg)
@@ -376,6 +386,11 @@ def expressed(
     registers = flat["registers"].shape[1] if "registers" in flat else 0
     context = Context(class_rows=int("cls" in flat), registers=registers)
     return name_table.write(form, flat, context), beside
+
+
+def _misfit(unheld: list[str]) -> tuple[bool, int]:
+    """Returns how far a format is from a model: other positions make it that of another family."""
+    return "".join(unheld).startswith("posemb="), len(unheld)
 
 
 def _has_writer(form: Format) -> bool:

@@ -45,6 +45,7 @@ def fit(
     new: Grid,
     how: posemb.Resize = "aligned",
     resizes_kernel: bool = False,
+    stride: int = 0,
     fresh_head: bool = True,
 ) -> Fitted:
     """Fits weights into a model; empties `flat` on the way to keep memory low.
@@ -56,6 +57,7 @@ def fit(
       new: grid of the model.
       how: how position embeddings are resized; see `posemb.resize`.
       resizes_kernel: whether a kernel on pixels of another size is resized.
+      stride: pixels per patch of the model, for messages; 0 if unknown.
       fresh_head: whether heads start anew, with the model's own initial values (zeros). What only
         an objective such as masked patch prediction uses then starts anew too; a model without it
         drops it.
@@ -65,7 +67,7 @@ def fit(
     """
     shapes = _shapes(target)
     resizing: dict[str, Any] = {"old": old, "new": new, "resizes_kernel": resizes_kernel}
-    fate = plan_fit(flat, target, **resizing, fresh_head=fresh_head)
+    fate = plan_fit(flat, target, **resizing, stride=stride, fresh_head=fresh_head)
     for name in [n for n, action, _ in fate if action == "re-initialised"]:
         flat.pop(name, None)
     for name, action, _ in fate:
@@ -86,6 +88,7 @@ def plan_fit(
     new: Grid,
     how: posemb.Resize = "aligned",
     resizes_kernel: bool = False,
+    stride: int = 0,
     fresh_head: bool = True,
 ) -> list[tuple[str, str, str]]:
     """Returns what `fit` would do with each tensor, by shapes alone: `Fitted.fate`.
@@ -95,7 +98,8 @@ def plan_fit(
     fate, wrong = _fates(flat, _shapes(target), old, new, resizes_kernel, fresh_head)
     if wrong:
         more = f"\n  ... and {len(wrong) - 12} more" if len(wrong) > 12 else ""
-        hint = _hint(wrong)
+        size = f", {old[0] * stride} x {old[1] * stride} pixels" if old and stride else ""
+        hint = _hint(wrong, size)
         raise BadInput("the weights do not fit the model:\n" + "\n".join(wrong[:12]) + more + hint)
     return fate
 
@@ -163,7 +167,7 @@ def _fates(
             fate.append((name, "re-initialised", detail))
         elif have is None:
             wrong.append(f"  missing      {name} {shape}")
-        elif have == shape and (not name.endswith("posemb") or old in (None, new)):
+        elif have == shape and (not name.endswith(_OF_ONE_GRID) or old in (None, new)):
             fate.append((name, "loaded", f"{shape}"))
         elif _on_grid(name) and _resizable(name, have, shape, old, shapes):
             assert old is not None
@@ -175,6 +179,8 @@ def _fates(
             fate.append((name, "adapted", f"{have} -> {shape}: RGB -> {shape[2]} channels"))
         else:
             wrong.append(f"  wrong shape  {name}: {have}, the model has {shape}")
+            if have == shape and old is not None:
+                wrong[-1] += f" for {new[0]} x {new[1]} patches, not {old[0]} x {old[1]}"
             if name == on_pixels and len(have) == 4 and have[2] not in (3, shape[2]):
                 wrong[-1] += (
                     f"; only weights for RGB fit other channels, these are for {have[2]} "
@@ -189,6 +195,7 @@ def _fates(
 
 
 _KERNEL = "embedding/kernel"  # on pixels
+_OF_ONE_GRID = ("posemb", "relative_bias")  # the same shape may be for another grid
 _ON_GRID = re.compile(r"(block_\d+/)?posemb(_[xy])?")
 
 
@@ -250,14 +257,18 @@ def _class_rows(shapes: Mapping[str, Any]) -> int:
     return ("cls" in shapes) + ("dist" in shapes)
 
 
-def _hint(wrong: list[str]) -> str:
+def _hint(wrong: list[str], size: str) -> str:
+    """Returns what to do about misfits; `size` is ", ROWS x COLUMNS pixels" of the weights."""
     shapes = [row for row in wrong if row.startswith("  wrong shape")]
     if any("/token_mlp/" in row for row in shapes):
-        return "\nA Mixer fits one image size: keep that of the weights (--config.data.image_size)."
+        return (
+            f"\nA Mixer fits one image size: keep that of the weights{size} "
+            "(--config.data.image_size)."
+        )
     if any("/relative" in row for row in shapes):
         return (
-            "\nRelative position embeddings are not resized: keep the image size of the weights "
-            "(--config.data.image_size)."
+            "\nRelative position embeddings are not resized: keep the image size of the "
+            f"weights{size} (--config.data.image_size)."
         )
     if wrong and all(row.startswith("  wrong shape  posemb:") for row in wrong):
         return (

@@ -305,12 +305,12 @@ def _target(
     weights: Weights, cfg: variants.Config, size: tuple[int, int], channels: int
 ) -> tuple[Any, dict[str, Any]]:
     """Returns the parameters of a model as shapes, and how `fitting` resizes weights for it."""
-    old = weights.stored.parameter_grid(*weights.image_size) if weights.image_size else None
     return variants.shapes(cfg, *size, channels or weights.channels), {
-        "old": old,
+        "old": weights.stored.parameter_grid(*weights.image_size) if weights.image_size else None,
         "new": cfg.parameter_grid(*size),
         "how": weights.resize,
         "resizes_kernel": cfg.RESIZES_KERNEL or weights.patch > 0,
+        "stride": variants.stride(cfg),
     }
 
 
@@ -439,7 +439,7 @@ def save(
         is .safetensors; config.json (and preprocessor_config.json) beside it are replaced. Readers
         of the latter expect the name model.safetensors. The JSON files describe the original
         preprocessing: square, resized straight, from -1 to 1. Use `vit_jax export` to describe the
-        run's own.
+        run's own, and for weights of images that are not square, whose size only it knows.
       model: a model from `load`, or one built otherwise.
       params: its parameters, in either layout.
       format: npz, big_vision, timm or hf.

@@ -36,6 +36,7 @@ _PARTS: tuple[tuple[str, str], ...] = (
     (r".*rel_pos.*|.*relative_position.*", "this kind of relative position"),
     (r".*\.attn\.norm\..*|.*inner_attn_ln.*", "a norm inside attention"),
     (r"rope\..*|.*rope_embed.*|.*\.freqs", "this kind of rotary positions"),
+    (r"norm\.(weight|bias)", "a norm before the pool (global_pool=token) in this family"),
     (r"head\.(cls_token|k_proj|v_proj|output_proj).*", "the pooling head of AIMv2"),
 )
 _NO_LAST_NORM = "no norm after the blocks"

@@ -7,7 +7,6 @@ Start from `expressed`, then `read`.
 """
 
 import importlib
-import math
 from pathlib import Path
 from typing import Any
 
@@ -37,33 +36,18 @@ def expressed(name: str, cfg: variants.Config, forward: Forward, images: Images)
             f"{name}: adapters have no place in a file of weights; `vit_jax export` with "
             "--format=stablehlo or savedmodel holds them."
         )
-    if _seems_square(name, cfg, forward.size):
-        rows, columns = variants.grid(cfg, *forward.size)
-        raise BadInput(
-            f"{name}: a file of {rows} x {columns} patches would be taken for a square image; "
-            "`vit_jax export` to stablehlo or savedmodel holds every model."
-        )
     try:
-        return convert.expressed(name, cfg, forward.params, images)
+        return convert.expressed(name, cfg, forward.params, images, forward.size)
     except BadInput as e:
         raise BadInput(f"{e} {_instead(cfg, forward, images)}") from e
-
-
-def _seems_square(name: str, cfg: variants.Config, size: tuple[int, int]) -> bool:
-    """Returns True if a reader of the file would take oblong images for square ones."""
-    rows, columns = variants.grid(cfg, *size)
-    square = math.isqrt(rows * columns) ** 2 == rows * columns  # a number that files mean as such
-    return rows != columns and cfg.TILED and (name in PEER or square)
 
 
 def _instead(cfg: variants.Config, forward: Forward, images: Images) -> str:
     """Returns a sentence about the formats that can hold a model which another cannot."""
     holders = []
     for other in convert.NAMES:
-        if _seems_square(other, cfg, forward.size):
-            continue
         try:
-            convert.expressed(other, cfg, forward.params, images)
+            convert.expressed(other, cfg, forward.params, images, forward.size)
         except BadInput:
             continue
         holders.append(other)

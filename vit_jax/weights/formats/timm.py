@@ -207,25 +207,32 @@ _QV_BIASES = (
     rule("blocks.{i}.attn.q_bias", "block_{i}/attn/query/bias", HEAD_BIAS),
     rule("blocks.{i}.attn.v_bias", "block_{i}/attn/value/bias", HEAD_BIAS),
 )
+
+
+def _timm_scaled(last: str, mlp: tuple[Rule, ...], more: Rule) -> tuple[Rule, ...]:
+    """Returns the names that BEiT and DINOv3 share, and one more rule; see `_timm_vit`."""
+    return (
+        rule("cls_token", "cls"),
+        *dense("patch_embed.proj", "embedding", CONV),
+        *norm("blocks.{i}.norm1", "block_{i}/attn_norm"),
+        *_QV_BIASES,
+        *out("blocks.{i}.attn.proj", "block_{i}/attn"),
+        rule("blocks.{i}.gamma_1", "block_{i}/attn_scale"),
+        *norm("blocks.{i}.norm2", "block_{i}/mlp_norm"),
+        *mlp,
+        *dense("blocks.{i}.mlp.fc2", "block_{i}/mlp/down"),
+        rule("blocks.{i}.gamma_2", "block_{i}/mlp_scale"),
+        *norm(last, "norm"),
+        *dense("head", "head"),
+        more,
+    )
+
+
 TIMM_DINOV3 = tuple(
     Format(
         "timm",
         "vit",
-        (
-            rule("cls_token", "cls"),
-            rule("reg_token", "registers"),
-            *dense("patch_embed.proj", "embedding", CONV),
-            *norm("blocks.{i}.norm1", "block_{i}/attn_norm"),
-            *_QV_BIASES,
-            *out("blocks.{i}.attn.proj", "block_{i}/attn"),
-            rule("blocks.{i}.gamma_1", "block_{i}/attn_scale"),
-            *norm("blocks.{i}.norm2", "block_{i}/mlp_norm"),
-            *mlp,
-            *dense("blocks.{i}.mlp.fc2", "block_{i}/mlp/down"),
-            rule("blocks.{i}.gamma_2", "block_{i}/mlp_scale"),
-            *norm("norm", "norm"),
-            *dense("head", "head"),
-        ),
+        _timm_scaled("norm", mlp, rule("reg_token", "registers")),
         _ERF | json_config.DINOV3 | {"ln_epsilon": 1e-5, "gate": gate},
         takes=frozenset({"registers", "biases", "class_token", "pool", "rope_base"}),
         head_dim=64,
@@ -236,20 +243,10 @@ TIMM_DINOV3 = tuple(
 TIMM_BEIT = Format(  # only fine-tuned ones: timm has no others
     "timm",
     "vit",
-    (
-        rule("cls_token", "cls"),
-        *dense("patch_embed.proj", "embedding", CONV),
-        *norm("blocks.{i}.norm1", "block_{i}/attn_norm"),
-        *_QV_BIASES,
+    _timm_scaled(
+        "fc_norm",
+        _TIMM_UP,
         rule("blocks.{i}.attn.relative_position_bias_table", "block_{i}/attn/relative_bias"),
-        *out("blocks.{i}.attn.proj", "block_{i}/attn"),
-        rule("blocks.{i}.gamma_1", "block_{i}/attn_scale"),
-        *norm("blocks.{i}.norm2", "block_{i}/mlp_norm"),
-        *_TIMM_UP,
-        *dense("blocks.{i}.mlp.fc2", "block_{i}/mlp/down"),
-        rule("blocks.{i}.gamma_2", "block_{i}/mlp_scale"),
-        *norm("fc_norm", "norm"),
-        *dense("head", "head"),
     ),
     _ERF
     | {"posemb": "relative2d", "biases": "no_key"}
@@ -435,6 +432,6 @@ TIMM_MIXER = Format(
 )
 
 FORMATS = (
-    *(TIMM_PE, TIMM_ROOT_VIT, TIMM_VIT, TIMM_POOLED, TIMM_PACKED, TIMM_GATED, *TIMM_DINOV3),
-    *(TIMM_BEIT, *TIMM_EVA02, *TIMM_NAFLEX, TIMM_BIT, TIMM_MIXER),
+    *(TIMM_PE, TIMM_ROOT_VIT, TIMM_VIT, TIMM_POOLED, TIMM_PACKED, TIMM_GATED, TIMM_BEIT),
+    *(*TIMM_DINOV3, *TIMM_EVA02, *TIMM_NAFLEX, TIMM_BIT, TIMM_MIXER),
 )

@@ -4,6 +4,7 @@
 """Decoding whole images, and the boxes that crops take of them."""
 
 import csv
+import dataclasses
 import functools
 import io
 import struct
@@ -18,7 +19,7 @@ from PIL import Image, ImageOps, features
 
 from vit_jax.data import tensorflow
 from vit_jax.data.numpy_ops import decode as numpy_decode
-from vit_jax.data.ops import augment, crops, decode, pixmap
+from vit_jax.data.ops import augment, crops, decode, pixmap, resize
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.tensorflow import tf
 
@@ -258,12 +259,13 @@ def test_a_truncated_file_is_bad_or_pillow_has_all_of_it(kind):
             assert abs(image - wanted.astype(int)).mean() <= 2
 
 
-def test_a_truncated_jpeg_is_bad_wherever_the_box_lies():
+@pytest.mark.parametrize("crop", ["inception_crop(8)", "random_crop(8)", "central_crop(8)"])
+def test_a_truncated_jpeg_is_bad_wherever_the_box_lies(crop):
     """The bytes of the box may all be there."""
     photo = save(Image.fromarray(pictures.noise(90, 90)), "JPEG", quality=95)
     cut = photo[: len(photo) - 40]
-    assert in_a_dataset([cut] * 30, "decode|inception_crop(8)") == [None] * 30
-    assert all(x is not None for x in in_a_dataset([photo] * 3, "decode|inception_crop(8)"))
+    assert in_a_dataset([cut] * 30, f"decode|{crop}") == [None] * 30
+    assert all(x is not None for x in in_a_dataset([photo] * 3, f"decode|{crop}"))
 
 
 # ---------------------------------------------------------------- orientation
@@ -432,16 +434,38 @@ FILES = (
     }
 )
 ONE, TWO = "decode|inception_crop({size})", "decode|inception_crop({size})|flip_lr|shift(2)"
+CROPS = "decode|central_crop((5, 13))", "decode|random_crop((5, 13))|flip_lr"
+
+
+def outcome(process, content, seed):
+    """The pixels of a file after a chain, or why there are none."""
+    try:
+        return process(content, seed).numpy()
+    except tf.errors.InvalidArgumentError as e:
+        return tensorflow.plain(e)
 
 
 @pytest.mark.integration
 def test_one_pass_gives_the_pixels_of_two():
     cubic = "decode|inception_crop({size}, cubic=True)"  # which looks at columns farther away
-    for text in (ONE, TWO, "decode(exif=True)|inception_crop({size})", cubic):
+    for text in (ONE, TWO, "decode(exif=True)|inception_crop({size})", cubic, *CROPS):
         fused, plain = chain(text), op_by_op(text)
         for name, content in FILES.items():
             for seed in seeds(12 if text == ONE else 3):
-                np.testing.assert_array_equal(fused(content, seed), plain(content, seed), name)
+                found, wanted = (outcome(process, content, seed) for process in (fused, plain))
+                np.testing.assert_array_equal(found, wanted, name)
+                assert isinstance(found, str) == (text in CROPS and "1 x 1" in name)
+
+
+def test_odd_real_files_are_cropped_alike_or_bad_alike(data_dir):
+    with tarfile.open(data_dir / "odd_images.tar") as tar:
+        files = {m.name: tar.extractfile(m).read() for m in tar if m.isfile()}
+    for text in ("decode|central_crop(32)", "decode(exif=True)|random_crop((16, 41))"):
+        fused, plain = chain(text), op_by_op(text)
+        for name, content in files.items():
+            for seed in seeds(2):
+                found, wanted = (outcome(process, content, seed) for process in (fused, plain))
+                np.testing.assert_array_equal(found, wanted, name)
 
 
 def test_boxes_themselves_agree_at_their_edges():
@@ -457,21 +481,49 @@ def test_boxes_themselves_agree_at_their_edges():
             np.testing.assert_array_equal(box(content, seed), wanted, name)
 
 
-def test_of_a_jpeg_only_the_box_is_decoded():
-    graph = chain(ONE).get_concrete_function().graph.as_graph_def()
+@dataclasses.dataclass(frozen=True)
+class At(resize.Crop):
+    """The box that begins where the seed says."""
+
+    def begin(self, room, seed):
+        return tf.cast(seed, tf.int32)
+
+
+@pytest.mark.parametrize("rows, columns", [(1, 1), (2, 2), (3, 3), (16, 15), (17, 31), (33, 35)])
+def test_boxes_are_exact_wherever_they_lie(rows, columns):
+    """Chroma of half the width or height is interpolated from neighbours."""
+    options = {f"4:{n}": {"subsampling": k} for k, n in enumerate(("4:4", "2:2", "2:0"))}
+    options |= {"progressive": {"progressive": True}, "gray": {}}
+    crop = At((rows, columns))
+    box = compiled(lambda content, at: crops.decode_box(decode.Decode(), crop, content, at)[0])
+    for name, option in options.items():
+        pixels = photograph(33, 35)[..., : 1 if name == "gray" else 3]
+        content = pictures.encode(pixels, "JPEG", quality=90, **option)
+        image = decode.image(content, exif=False)
+        for y in range(0, 34 - rows, 3):
+            for x in range(36 - columns):
+                found = box(content, tf.constant([y, x], tf.int64))
+                wanted = image[y : y + rows, x : x + columns]
+                np.testing.assert_array_equal(found, wanted, f"{name}, {y}, {x}")
+
+
+@pytest.mark.parametrize("text", [ONE, *CROPS])
+def test_of_a_jpeg_only_the_box_is_decoded(text):
+    graph = chain(text).get_concrete_function().graph.as_graph_def()
     ops = {node.op for function in graph.library.function for node in function.node_def}
     assert "DecodeAndCropJpeg" in ops
 
 
-def test_turned_images_are_cropped_when_they_are_upright():
+@pytest.mark.parametrize("crop", ["inception_crop(8)", "random_crop(8)", "central_crop((8, 30))"])
+def test_turned_images_are_cropped_when_they_are_upright(crop):
     exif = Image.Exif()
     exif[0x0112] = 6
     content = pictures.encode(photograph(50, 40), "JPEG", exif=exif)
     upright = decode.with_pillow(content, exif=True)
-    crop = preprocess.apply(preprocess.parse("", "decode|inception_crop(8)", 8))
+    alone = preprocess.apply(preprocess.parse("", f"decode|{crop}", 8))
     for seed in seeds(5):
-        found = chain("decode(exif=True)|inception_crop(8)")(content, seed)
-        np.testing.assert_array_equal(found, crop(tf.constant(upright), seed))
+        found = chain(f"decode(exif=True)|{crop}")(content, seed)
+        np.testing.assert_array_equal(found, alone(tf.constant(upright), seed))
 
 
 # ---------------------------------------------------------------- at a reduced scale

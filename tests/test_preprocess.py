@@ -321,6 +321,14 @@ def test_shape_and_dtype_after_each_op(chain, shape):
     assert run(chain, pictures.encode(pictures.noise(20, 30))).shape == (*shape, 3)
 
 
+@pytest.mark.parametrize("crop", ["central_crop((8, 9))", "random_crop((8, 9))"])
+def test_the_sides_of_a_crop_of_files_are_known_before_any_is_read(crop):
+    process = preprocess.apply(preprocess.parse(KEY, f"decode|{crop}", 8))
+    specs = [tf.TensorSpec([], tf.string), tf.TensorSpec([2], tf.int64)]
+    graph = tf.function(process, input_signature=specs, autograph=False).get_concrete_function()
+    assert graph.output_shapes == [8, 9, 3]
+
+
 def test_ops_apply_from_left_to_right():
     image = pictures.noise(20, 30)
     wanted = bilinear(image[6:14, 11:19], 4, 4)

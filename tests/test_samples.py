@@ -94,12 +94,12 @@ def test_a_range_leaves_eight_bits_as_they_are_and_gray_is_that_of_pillow(kind):
     luma = np.asarray(Image.fromarray(plain).convert("L"))[..., None]
     np.testing.assert_array_equal(decoded(content, 1, high=99), luma)
     op = decode.Decode(channels=1)
-    crop = chain.parse("k", "inception_crop(5)", 5)[0]
     seed = tf.constant([1, 2], tf.int64)
-    box = crops.decode_box(op, crop, tf.constant(content), seed)[0].numpy()
-    begin, extent = (t.numpy() for t in crop.box(tf.constant(plain.shape), seed))
-    cut = luma[begin[0] : begin[0] + extent[0], begin[1] : begin[1] + extent[1]]
-    np.testing.assert_array_equal(box, cut)
+    for crop in chain.parse("k", "inception_crop(5)|random_crop(5)|central_crop(5)", 5):
+        box = crops.decode_box(op, crop, tf.constant(content), seed)[0].numpy()
+        begin, extent = (t.numpy() for t in crop.box(tf.constant(plain.shape), seed))
+        cut = luma[begin[0] : begin[0] + extent[0], begin[1] : begin[1] + extent[1]]
+        np.testing.assert_array_equal(box, cut)
 
 
 def test_four_channels_are_those_of_the_file_and_upright():

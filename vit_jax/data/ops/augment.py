@@ -11,7 +11,7 @@ import math
 from typing import ClassVar
 
 from vit_jax.data.ops import geometry
-from vit_jax.data.ops.resize import Size, resize, rows_columns
+from vit_jax.data.ops.resize import Crop, resize, rows_columns
 from vit_jax.data.tensorflow import Tensor, tf
 
 
@@ -42,17 +42,15 @@ def _begin(room: Tensor, seed: Tensor) -> Tensor:
 
 
 @dataclasses.dataclass(frozen=True)
-class RandomCrop(geometry.Geometric):
+class RandomCrop(Crop):
     """Crops a random `size`; the image must be at least that large."""
 
-    size: Size
+    def begin(self, room: Tensor, seed: Tensor) -> Tensor:
+        """Returns the first row and column of the box."""
+        return _begin(room, seed)
 
-    def placement(self, sides: Tensor, seed: Tensor) -> geometry.Placement:
-        """Returns where pixels come from."""
-        size = rows_columns(self.size)
-        return geometry.of_box(_begin(sides - size, seed), size, size)
-
-    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
+    def cut(self, image: Tensor, seed: Tensor) -> Tensor:
+        """Returns the pixels of the box."""
         return tf.image.stateless_random_crop(
             image, [*rows_columns(self.size), image.shape[-1]], seed
         )
@@ -77,7 +75,7 @@ class Shift(geometry.Geometric):
 
 
 @dataclasses.dataclass(frozen=True)
-class InceptionCrop(geometry.Geometric):
+class InceptionCrop(Crop):
     """Crops a random box and resizes it to `size`.
 
     The box covers 5 % (`area_min`) to 100 % (`area_max`) of the area and has an aspect ratio of 3/4
@@ -87,10 +85,13 @@ class InceptionCrop(geometry.Geometric):
 
     IN_PARTS: ClassVar[bool] = False  # True: needs the bytes of a file, and decodes parts of it
 
-    size: Size
     area_min: float = 0.05
     area_max: float = 1.0
     cubic: bool = False
+
+    def fits(self, shape: Tensor) -> Tensor:
+        """Returns True: every image has such boxes."""
+        return tf.constant(True)
 
     def box(self, shape: Tensor, seed: Tensor) -> tuple[Tensor, Tensor]:
         """Returns begin and extent, int32 [3] each, of a box in an image of shape int32 [3]."""
@@ -105,19 +106,15 @@ class InceptionCrop(geometry.Geometric):
         )
         return begin, extent
 
-    def placement(self, sides: Tensor, seed: Tensor) -> geometry.Placement:
-        """Returns where pixels come from."""
-        begin, extent = self.box(tf.concat([sides, [3]], axis=0), seed)
-        return geometry.of_box(begin[:2], extent[:2], rows_columns(self.size))
+    def cut(self, image: Tensor, seed: Tensor) -> Tensor:
+        """Returns the pixels of the box."""
+        box = tf.slice(image, *self.box(tf.shape(image), seed))
+        box.set_shape([None, None, image.shape[-1]])
+        return box
 
     def resize(self, box: Tensor) -> Tensor:
         """Resizes the pixels of a box, uint8 [h, w, C], to `size`."""
         return resize(box, *rows_columns(self.size), antialias=False, cubic=self.cubic)
-
-    def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
-        box = tf.slice(image, *self.box(tf.shape(image), seed))
-        box.set_shape([None, None, image.shape[-1]])
-        return self.resize(box)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 from vit_jax.config import calls
 from vit_jax.config.plugins import Registry
 from vit_jax.data.example import FIELDS, GRID, SPATIAL
-from vit_jax.data.ops import augment, resize, scale
+from vit_jax.data.ops import resize, scale
 from vit_jax.data.ops.decode import Decode
 from vit_jax.data.ops.resize import Size, rows_columns
 from vit_jax.data.tensorflow import Tensor, tf
@@ -302,7 +302,7 @@ _Fields = dict[str, Tensor]
 def apply_to_fields(ops: tuple[Op, ...]) -> Callable[[_Fields, Tensor], _Fields]:
     """Returns the composition of the ops; each op draws from its own stream of the example's seed.
 
-    A random crop right after decoding is done in the same pass as the decoding.
+    A crop right after decoding is done in the same pass as the decoding.
     """
 
     def chained(fields: _Fields, seed: Tensor) -> _Fields:
@@ -313,7 +313,7 @@ def apply_to_fields(ops: tuple[Op, ...]) -> Callable[[_Fields, Tensor], _Fields]
             image = fields["image"]
             if isinstance(op, Decode) and image.dtype == tf.string and left:
                 crop, drawn = left[0]
-                if isinstance(crop, augment.InceptionCrop):
+                if isinstance(crop, resize.Crop):
                     from vit_jax.data.ops import crops
 
                     moves(op, fields)

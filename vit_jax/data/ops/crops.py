@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The vit_jax authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Decodes and crops in one pass: it decodes only the pixels of a random box of a JPEG.
+"""Decodes and crops in one pass: it decodes only the pixels of a crop's box of a JPEG.
 
-`decode_box` gives bit for bit the result of decoding and then cropping. `FastInceptionCrop` gives
-less exact pixels of large photographs, sooner. `chain.apply` puts both into a chain.
+`decode_box` gives bit for bit the result of decoding and then cropping; but damage inside a file,
+beyond the box, may stay unseen. `FastInceptionCrop` gives less exact pixels of large photographs,
+sooner. `chain.apply` puts both into a chain.
 """
 
 import dataclasses
@@ -13,7 +14,7 @@ from typing import ClassVar
 
 from vit_jax.data.ops import decode
 from vit_jax.data.ops.augment import InceptionCrop
-from vit_jax.data.ops.resize import rows_columns
+from vit_jax.data.ops.resize import Crop, rows_columns
 from vit_jax.data.tensorflow import Tensor, tf
 
 
@@ -33,13 +34,13 @@ class FastInceptionCrop(InceptionCrop):
 
 
 def decode_box(
-    op: decode.Decode, crop: InceptionCrop, content: Tensor, seed: Tensor
+    op: decode.Decode, crop: Crop, content: Tensor, seed: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Returns the pixels of `crop`'s box for `crop.resize`; edges of wide boxes may be inexact.
 
     Args:
       op: the decode before the crop.
-      crop: an `InceptionCrop` or a `FastInceptionCrop`.
+      crop: the crop after it.
       content: string [], the bytes of a file.
       seed: int64 [2], the seed of the crop.
 
@@ -50,18 +51,18 @@ def decode_box(
 
     def in_two_passes() -> tuple[Tensor, Tensor]:
         image = op.pixels(content)
-        return tf.slice(image, *crop.box(tf.shape(image), seed)), tf.shape(image)
+        return crop.cut(image, seed), tf.shape(image)
 
     if not op.in_colour:
         return in_two_passes()
     return tf.cond(
-        decode.is_jpeg(content, shape, op.exif) & decode.is_whole(content),
+        decode.is_jpeg(content, shape, op.exif) & decode.is_whole(content) & crop.fits(shape),
         lambda: (op.of_rgb(_jpeg_box(crop, content, shape, seed)), shape),
         in_two_passes,
     )
 
 
-def _jpeg_box(crop: InceptionCrop, content: Tensor, shape: Tensor, seed: Tensor) -> Tensor:
+def _jpeg_box(crop: Crop, content: Tensor, shape: Tensor, seed: Tensor) -> Tensor:
     begin, extent = crop.box(shape, seed)
     exact: list[Callable[[], Tensor]] = [lambda: _exact(crop, content, shape, begin, extent)]
     if not isinstance(crop, FastInceptionCrop):
@@ -75,18 +76,16 @@ def _jpeg_box(crop: InceptionCrop, content: Tensor, shape: Tensor, seed: Tensor)
     return tf.switch_case(number, exact + reduced)
 
 
-def _exact(
-    crop: InceptionCrop, content: Tensor, shape: Tensor, begin: Tensor, extent: Tensor
-) -> Tensor:
-    """Decodes the box with one more column on either side, then cuts these columns off.
+def _exact(crop: Crop, content: Tensor, shape: Tensor, begin: Tensor, extent: Tensor) -> Tensor:
+    """Decodes the box with two more columns on either side, then cuts these columns off.
 
-    Halved chroma is interpolated from neighbouring columns. If a box is at least four times as wide
-    as its result, no bilinear resize looks at the edge columns. So they need not be exact, and
-    cutting nothing off saves a copy.
+    Halved chroma is interpolated from neighbouring columns, and not at all where a window has only
+    one column of it. If a box is at least four times as wide as its result, no bilinear resize
+    looks at the edge columns. So they need not be exact, and cutting nothing off saves a copy.
     """
     (top, x, _), (height, width, _) = tf.unstack(begin), tf.unstack(extent)
     columns = rows_columns(crop.size)[1]
-    more = tf.cast((width < 4 * columns) | crop.cubic, tf.int32)
+    more = 2 * tf.cast((width < 4 * columns) | getattr(crop, "cubic", False), tf.int32)
     left, right = tf.maximum(x - more, 0), tf.minimum(x + width + more, shape[1])
     window = tf.stack([top, left, height, right - left])
     box = tf.io.decode_and_crop_jpeg(content, window, channels=3)

@@ -92,20 +92,60 @@ class ResizeSmall(geometry.Geometric):
 
 
 @dataclasses.dataclass(frozen=True)
-class CentralCrop(geometry.Geometric):
-    """Crops the central `size`; the image must be at least that large."""
+class Crop(geometry.Geometric):
+    """An op that takes a box of an image; right after `decode`, only the box of a JPEG is decoded.
+
+    This one takes a box of `size` from an image that is at least that large. A subclass says where
+    it begins, or has another `box` and resizes it. See `crops.decode_box`.
+    """
 
     size: Size
 
+    def fits(self, shape: Tensor) -> Tensor:
+        """Returns bool [], whether an image of shape int32 [3] has the box."""
+        return tf.reduce_all(shape[:2] >= rows_columns(self.size))
+
+    def begin(self, room: Tensor, seed: Tensor) -> Tensor:
+        """Returns the first row and column of the box, int32 [2].
+
+        Args:
+          room: int32 [2], how many rows and columns the image has more than the box.
+          seed: the seed of the op.
+        """
+        raise NotImplementedError
+
+    def box(self, shape: Tensor, seed: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns begin and extent, int32 [3] each, of a box in an image of shape int32 [3]."""
+        size = rows_columns(self.size)
+        begin = self.begin(shape[:2] - size, seed)
+        return tf.concat([begin, [0]], axis=0), tf.stack([*size, shape[2]])
+
+    def cut(self, image: Tensor, seed: Tensor) -> Tensor:
+        """Returns the pixels of the box, uint8 [h, w, C]; fails if the image is too small."""
+        begin, _ = self.box(tf.shape(image), seed)
+        return tf.image.crop_to_bounding_box(image, begin[0], begin[1], *rows_columns(self.size))
+
+    def resize(self, box: Tensor) -> Tensor:
+        """Returns the pixels of a box, uint8 [h, w, C], in `size`."""
+        box.set_shape([*rows_columns(self.size), None])
+        return box
+
     def placement(self, sides: Tensor, seed: Tensor) -> geometry.Placement:
         """Returns where pixels come from."""
-        size = rows_columns(self.size)
-        return geometry.of_box((sides - size) // 2, size, size)
+        begin, extent = self.box(tf.concat([sides, [3]], axis=0), seed)
+        return geometry.of_box(begin[:2], extent[:2], rows_columns(self.size))
 
     def __call__(self, image: Tensor, seed: Tensor) -> Tensor:
-        rows, columns = rows_columns(self.size)
-        top, left = (tf.shape(image)[0] - rows) // 2, (tf.shape(image)[1] - columns) // 2
-        return tf.image.crop_to_bounding_box(image, top, left, rows, columns)
+        return self.resize(self.cut(image, seed))
+
+
+@dataclasses.dataclass(frozen=True)
+class CentralCrop(Crop):
+    """Crops the central `size`; the image must be at least that large."""
+
+    def begin(self, room: Tensor, seed: Tensor) -> Tensor:
+        """Returns the first row and column of the box."""
+        return room // 2
 
 
 def _truncated(image: Tensor, shape: Any, method: str) -> Tensor:

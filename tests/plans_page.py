@@ -66,7 +66,10 @@ chip-hours are of the estimate. The command is `vit_jax plan --config=configs/RE
 OTHERS = {
     "mae.py:model=B/16,standin=true": "v5litepod-64",
     "mae.py:model=L/16,standin=true": "v5litepod-128",
+    "mae_finetune.py:standin=true": "v5litepod-64",
     "dino.py:paper=dino,standin=true": "v5litepod-32",
+    "distill.py:standin=true": "v5litepod-32",
+    "distill.py:paper=deit,standin=true": "v5litepod-32",
     "siglip.py:paper=siglip,standin=true": "v5litepod-256",
     "segment.py:dataset=ade20k,model=B/16,head=mask_transformer,standin=true": "v5litepod-8",
     "segment.py:dataset=voc,model=B/16,standin=true": "v5litepod-8",
@@ -149,7 +152,7 @@ def page(rows: list[dict[str, Any]], others: list[dict[str, Any]]) -> str:
 
 def _other_line(row: dict[str, Any]) -> str:
     cells = [
-        f"`{row['recipe'].replace(',standin=true', '')}`",
+        f"`{row['recipe'].removesuffix('standin=true').rstrip(':,')}`",
         row["accelerator"],
         f"{row['peak_bytes'] / 2**30:.2f}",
         f"{row['share']:.0%}",

@@ -288,7 +288,8 @@ class Dino(Objective):
 
     def _sharp(self, logits_BRK: jax.Array, kept: PyTree, name: str) -> jax.Array:
         centre_K = kept.get(name, jnp.zeros(self.prototypes))
-        return jax.nn.softmax((logits_BRK - centre_K[None, None]) / self._heat(kept))
+        log_p_BRK = jax.nn.log_softmax((logits_BRK - centre_K[None, None]) / self._heat(kept))
+        return jnp.exp(log_p_BRK)  # of `softmax`, XLA may make a window that is twice as wide as K
 
     def _heat(self, kept: PyTree) -> jax.Array:
         done = jnp.minimum(kept["step"] / max(self.run.warmup, 1), 1.0)

@@ -268,14 +268,6 @@ def test_relative_position_embedding_at_another_size():
     assert "--config.data.image_size" in said
 
 
-@pytest.mark.parametrize("cfg", [foreign.mixer(), foreign.vit(posemb="relative")])
-def test_another_grid_with_as_many_patches(cfg):
-    said = message(cfg, cfg, (8, 12), (12, 8))
-    assert "patches, not " in said
-    assert "image size" in said
-    fit(cfg, cfg, (8, 12), (8, 12))
-
-
 def test_advice_is_only_given_where_it_helps():
     assert "image size" not in message(foreign.vit(), foreign.vit(posemb="relative"))
     assert "image size" not in message(foreign.mixer(), foreign.mixer(depth=3))

@@ -167,7 +167,7 @@ def _fates(
             fate.append((name, "re-initialised", detail))
         elif have is None:
             wrong.append(f"  missing      {name} {shape}")
-        elif have == shape and (not _OF_ONE_GRID.search(name) or old in (None, new)):
+        elif have == shape and (not name.endswith(_OF_ONE_GRID) or old in (None, new)):
             fate.append((name, "loaded", f"{shape}"))
         elif _on_grid(name) and _resizable(name, have, shape, old, shapes):
             assert old is not None
@@ -195,7 +195,7 @@ def _fates(
 
 
 _KERNEL = "embedding/kernel"  # on pixels
-_OF_ONE_GRID = re.compile(r"posemb$|/relative|/token_mlp/")  # the same shape may be of another
+_OF_ONE_GRID = ("posemb", "relative_bias")  # the same shape may be for another grid
 _ON_GRID = re.compile(r"(block_\d+/)?posemb(_[xy])?")
 
 

@@ -99,6 +99,12 @@ def test_a_draw_that_is_repeated_until_it_is_accepted_counts_once():
         clock.read(program.replace("_gamma", "other"), 1.0, 1.0, of_80)
 
 
+def test_an_instruction_whose_cost_the_compiler_cannot_say_leaves_no_estimate():
+    program = PROGRAM.replace('"estimated_cycles":"7"', f'"estimated_cycles":"{2**63 - 1}"')
+    with pytest.raises(ValueError, match="no estimate of moved"):
+        clock.read(program, 1.0, 1.0, of_80)
+
+
 def test_hidden_collectives_cost_nothing():
     hidden = clock.read(PROGRAM, 1.0, 1.0, lambda *_: 20.0)
     assert hidden is not None

@@ -528,6 +528,22 @@ def test_turned_images_are_cropped_when_they_are_upright(crop):
 
 # ---------------------------------------------------------------- at a reduced scale
 
+
+class Negative(resize.CentralCrop):
+    def __call__(self, image, seed):
+        return 255 - super().__call__(image, seed)
+
+
+def test_a_crop_of_ones_own_does_its_own_work():
+    file = pictures.encode(pictures.smooth(40, 40), "JPEG")
+    seed = tf.constant([1, 2], tf.int64)
+    plain, own = (
+        preprocess.apply((decode.Decode(), op(16)))(tf.constant(file), seed).numpy()
+        for op in (resize.CentralCrop, Negative)
+    )
+    assert (own == 255 - plain).all()
+
+
 FAST = "decode|fast_inception_crop({size})"
 
 

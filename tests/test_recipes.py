@@ -98,7 +98,7 @@ def test_images_of_ones_own_leave_source_and_splits_to_the_user(spec):
     assert own.expected.metric == ""  # what is published is of other images
     with pytest.raises(BadInput, match="leave dataset=own out"):
         load(f"configs/{spec},dataset=own,standin=true")
-    with pytest.raises(BadInput, match=r"unknown data.source ''.*folder:PATH"):
+    with pytest.raises(BadInput, match=r"data.source is not set; give one of: .*folder:PATH"):
         splits.open_source(own.data)
 
 

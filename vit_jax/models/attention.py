@@ -151,7 +151,7 @@ def offset_numbers(grid: tuple[int, int], classes: int) -> np.ndarray:
 
 def side_of(offsets: int) -> int:
     """Returns the side of the square grid with so many offsets; 0 if that of no square has them."""
-    doubled = math.isqrt(offsets)
+    doubled = math.isqrt(max(offsets, 0))
     return (doubled + 1) // 2 if doubled % 2 and doubled**2 == offsets else 0
 
 

@@ -390,7 +390,7 @@ def expressed(
 
 def _misfit(unheld: list[str]) -> tuple[bool, int]:
     """Returns how far a format is from a model: other positions make it that of another family."""
-    return "".join(unheld).startswith("posemb="), len(unheld)
+    return any(one.startswith("posemb=") for one in unheld), len(unheld)
 
 
 def _has_writer(form: Format) -> bool:

@@ -99,7 +99,7 @@ def plan_fit(
     if wrong:
         more = f"\n  ... and {len(wrong) - 12} more" if len(wrong) > 12 else ""
         size = f", {old[0] * stride} x {old[1] * stride} pixels" if old and stride else ""
-        hint = _hint(wrong, size)
+        hint = "" if old == new else _hint(wrong, size)
         raise BadInput("the weights do not fit the model:\n" + "\n".join(wrong[:12]) + more + hint)
     return fate
 

@@ -112,6 +112,10 @@ class InceptionCrop(Crop):
         box.set_shape([None, None, image.shape[-1]])
         return box
 
+    def reads_edges(self, width: Tensor) -> Tensor:
+        """Returns bool [], whether the result depends on the edge columns of a box so wide."""
+        return (width < 4 * rows_columns(self.size)[1]) | self.cubic
+
     def resize(self, box: Tensor) -> Tensor:
         """Resizes the pixels of a box, uint8 [h, w, C], to `size`."""
         return resize(box, *rows_columns(self.size), antialias=False, cubic=self.cubic)

@@ -313,7 +313,7 @@ def apply_to_fields(ops: tuple[Op, ...]) -> Callable[[_Fields, Tensor], _Fields]
             image = fields["image"]
             if isinstance(op, Decode) and image.dtype == tf.string and left:
                 crop, drawn = left[0]
-                if isinstance(crop, resize.Crop):
+                if isinstance(crop, resize.Crop) and type(crop).__call__ is resize.Crop.__call__:
                     from vit_jax.data.ops import crops
 
                     moves(op, fields)

@@ -84,8 +84,7 @@ def _exact(crop: Crop, content: Tensor, shape: Tensor, begin: Tensor, extent: Te
     looks at the edge columns. So they need not be exact, and cutting nothing off saves a copy.
     """
     (top, x, _), (height, width, _) = tf.unstack(begin), tf.unstack(extent)
-    columns = rows_columns(crop.size)[1]
-    more = 2 * tf.cast((width < 4 * columns) | getattr(crop, "cubic", False), tf.int32)
+    more = 2 * tf.cast(crop.reads_edges(width), tf.int32)
     left, right = tf.maximum(x - more, 0), tf.minimum(x + width + more, shape[1])
     window = tf.stack([top, left, height, right - left])
     box = tf.io.decode_and_crop_jpeg(content, window, channels=3)

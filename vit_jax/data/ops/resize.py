@@ -96,7 +96,8 @@ class Crop(geometry.Geometric):
     """An op that takes a box of an image; right after `decode`, only the box of a JPEG is decoded.
 
     This one takes a box of `size` from an image that is at least that large. A subclass says where
-    it begins, or has another `box` and resizes it. See `crops.decode_box`.
+    it begins, or has another `box` and resizes it. One with a `__call__` of its own gets whole
+    images. See `crops.decode_box`.
     """
 
     size: Size
@@ -124,6 +125,10 @@ class Crop(geometry.Geometric):
         """Returns the pixels of the box, uint8 [h, w, C]; fails if the image is too small."""
         begin, _ = self.box(tf.shape(image), seed)
         return tf.image.crop_to_bounding_box(image, begin[0], begin[1], *rows_columns(self.size))
+
+    def reads_edges(self, width: Tensor) -> Tensor:
+        """Returns bool [], whether the result depends on the edge columns of a box so wide."""
+        return tf.constant(True)
 
     def resize(self, box: Tensor) -> Tensor:
         """Returns the pixels of a box, uint8 [h, w, C], in `size`."""

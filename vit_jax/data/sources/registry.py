@@ -76,6 +76,8 @@ def unknown_kind(key: str, spec: str) -> BadInput:
       spec: the source as given.
     """
     usages = [usage for usage, _ in KINDS.values()]
+    if not spec:
+        return BadInput(f"{key} is not set; give one of: {', '.join(usages)}.")
     if _is_image(spec):
         return BadInput(
             f"{key}={spec!r} is one image; give folder:PATH, a folder with a folder of images for "

@@ -25,6 +25,7 @@ from vit_jax.preflight.plan.hlo import Computations, Instruction
 # meanwhile carry it on, one ends it. All contain the same channel.
 _ASYNC_START, _ASYNC_DONE = "async-collective-start", "async-collective-done"
 KERNELS = "attention: splash kernels, at best"
+_UNKNOWN = 2**63 - 1  # cycles of an instruction whose cost the compiler cannot say
 # Kernel -> its products of tokens x tokens x head dim.
 _PRODUCTS = {"fwd": 2, "dq": 3, "dkv": 4}
 
@@ -60,7 +61,8 @@ def read(
       collective_secs: (computation, collective) -> its seconds on the links.
 
     Raises:
-      ValueError: a loop or a kernel cannot be read.
+      ValueError: a loop or a kernel cannot be read, or the compiler gives no cycles for an
+        instruction.
     """
     if '"estimated_cycles"' not in text:
         return None
@@ -139,6 +141,8 @@ class _Reader:
             yield KERNELS, direction, _PRODUCTS[kernel[1]] * _product_flops(each) / self.peak
         elif not each.opcode.endswith(("-start", "-done")):
             cycles = re.search(r'"estimated_cycles":"(\d+)"', each.attributes)
+            if cycles and int(cycles[1]) == _UNKNOWN:
+                raise ValueError(f"it has no estimate of {each.name}")
             secs = int(cycles[1]) / self.hertz if cycles else 0.0
             if secs:
                 yield *self.attribution.find(around, each), secs

@@ -27,7 +27,8 @@ from vit_jax.data.tensorflow import tf
 @pytest.mark.parametrize("spec", ["", "digit", "cifar10", "/some/path", "Digits", ":x"])
 def test_unknown_kind_lists_all(spec):
     said = message(spec)
-    assert [k for k in (repr(spec), "digits", "folder", "csv", "tfds") if k not in said] == []
+    named = repr(spec) if spec else "is not set"
+    assert [k for k in (named, "digits", "folder", "csv", "tfds") if k not in said] == []
 
 
 @pytest.mark.parametrize(

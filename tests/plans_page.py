@@ -71,6 +71,7 @@ OTHERS = {
     "masked.py:standin=true": "v5litepod-64",
     "dino.py:paper=dino,standin=true": "v5litepod-32",
     "dino.py:paper=ibot,standin=true": "v5litepod-64",
+    "dino.py:paper=dinov2,standin=true": "v5litepod-128",
     "distill.py:standin=true": "v5litepod-32",
     "distill.py:paper=deit,standin=true": "v5litepod-32",
     "siglip.py:paper=siglip,standin=true": "v5litepod-256",

@@ -198,7 +198,7 @@ def losses(shape: tuple[int, ...], **settings):
 @pytest.mark.parametrize(
     "name, rate",
     [
-        # At 0.02 the rounding of some processors grows to 3e-5 in four steps; here it stays at 1e-6.
+        # At 0.02 the rounding of some processors grows to 3e-5 in four steps, here to 1e-6.
         pytest.param("muon", 0.005, marks=pytest.mark.integration),
         pytest.param("lion", 2e-3, marks=pytest.mark.slow),
         pytest.param("adamw", 5e-3, marks=pytest.mark.slow),

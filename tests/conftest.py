@@ -28,7 +28,7 @@ atexit.register(_cache.cleanup)
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", f"{_cache.name}/compiled")
 # Compiling for speed costs more than it saves: most tests run a program a few times at most. By
 # the older emitters of fusions, which jaxlib 0.12 no longer has, it takes 0.7 times as long.
-_older = importlib.metadata.version("jaxlib").startswith(("0.10.", "0.11."))
+_older = importlib.metadata.version("jaxlib").startswith("0.10.")
 os.environ |= {
     "JAX_PLATFORMS": os.environ.get("VIT_JAX_TEST_PLATFORM", "cpu"),
     "XLA_FLAGS": "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0 "

@@ -18,7 +18,7 @@ from test_train_step import rules_of
 from vit_jax.build import execution
 from vit_jax.config import sections
 from vit_jax.errors import BadInput
-from vit_jax.models import attention, attention_math, layers, variants
+from vit_jax.models import attention, attention_math, products, variants
 
 SHAPES = {"vit": {}, "map, no scan": {"pool": "map", "scan": False}}
 
@@ -164,13 +164,13 @@ def test_on_a_cpu_tokens_are_rows_of_one_product():
     x, kernel = jnp.ones((2, 5, 3, 4)), jnp.ones((3, 4, 6))
     axes = (((2, 3), (0, 1)), ((), ()))
     rules = rules_of((1, 2, 1, 1))
-    traced = str(jax.make_jaxpr(lambda *a: layers.product(rules)(*a, axes))(x, kernel))
+    traced = str(jax.make_jaxpr(lambda *a: products.product(rules)(*a, axes))(x, kernel))
     assert re.search(r"f32\[10,6\] = dot_general", traced)
-    assert layers.product(None) is jax.lax.dot_general
-    found = layers.product(rules)(x, kernel, axes)
+    assert products.product(None) is jax.lax.dot_general
+    found = products.product(rules)(x, kernel, axes)
     assert (found.shape, float(found.min()), float(found.max())) == ((2, 5, 6), 12.0, 12.0)
     of_tokens = dataclasses.replace(rules, table=(("act_tokens", ("data",)),))
-    assert layers.product(of_tokens) is jax.lax.dot_general
+    assert products.product(of_tokens) is jax.lax.dot_general
 
 
 @pytest.mark.integration
@@ -227,6 +227,30 @@ def test_even_and_odd_lengths_agree_and_tokens_may_be_split():
         assert_agree(*(jax.tree.map(np.asarray, x) for x in (found, expected)), 2e-5)
 
 
+@pytest.mark.parametrize("queries, memory", [(5, 5), (6, 6), (1, 5), (2, 5), (3, 4)])
+@pytest.mark.parametrize("rope", ["none", "axial"])
+def test_padding_to_even_lengths_changes_no_value_or_gradient(queries, memory, rope):
+    tokens = jax.random.normal(jax.random.key(0), (2, memory, 16))
+    extras = attention.Extras(norm="layer", rope=rope, biases="no_key")
+    places = jax.random.normal(jax.random.key(1), (memory, 2))
+
+    def made(path):
+        return attention.Attention(2, 0.0, "float32", None, path=path, extras=extras)
+
+    def loss(params, tokens, path):
+        out = made(path).apply(params, tokens[:, :queries], tokens, None, places)
+        assert out.shape == (2, queries, 16)
+        return jnp.sum(out * jnp.cos(jnp.arange(out.size).reshape(out.shape)))
+
+    init = jax.jit(made("plain").init)
+    params = init(jax.random.key(2), tokens[:, :queries], tokens, None, places)
+    params = jax.tree.map(lambda x: x + 0.1, params)  # biases that are not 0
+    differentiated = jax.jit(jax.value_and_grad(loss, (0, 1)), static_argnums=2)
+    found, expected = (differentiated(params, tokens, path) for path in ("xla", "plain"))
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=2e-5)
+
+
 def test_evaluation_takes_the_same_path():
     plain, fused = tiny.config(), tiny.config(attention="fused")
     params, images = tiny.params(plain), tiny.images()
@@ -271,7 +295,7 @@ def test_cudnn_is_given_whole_sequences_of_even_length_by_each_device(monkeypatc
 def test_cudnn_agrees_with_the_plain_path(patch):
     given = {"variant": f"Ti/{patch}", "dtype": "bfloat16", "depth": 2}
     plain = tiny.config(**given)
-    fused = formed(plain, "fused", rules_of((1, 1, 1, 1)))
+    fused = formed(plain, "fused", rules_of((1, 1, 1, 1))).cfg
     assert fused.attention == "cudnn"
     params, images = tiny.params(plain, tiny.HEIGHT, tiny.WIDTH), tiny.images()
     found = jax.tree.map(np.asarray, [weighted(c)(params, images) for c in (fused, plain)])

@@ -39,7 +39,10 @@ def test_products_of_a_step_are_not_given_to_ynnpack():
 
 def test_other_devices_have_the_defaults_of_their_compiler():
     assert compile_ahead.options("tpu") == {}
-    assert compile_ahead.options("gpu") == {}
+
+
+def test_products_on_a_gpu_are_not_given_to_triton():
+    assert compile_ahead.options("gpu")["xla_gpu_enable_triton_gemm"] is False
 
 
 def test_options_that_a_compiler_does_not_know_are_left_out(monkeypatch, caplog):

@@ -16,7 +16,7 @@ import tiny
 from test_attention import chosen, weighted
 
 from vit_jax.errors import BadInput
-from vit_jax.models import custom, layers
+from vit_jax.models import custom, products
 
 DTYPE = "bfloat16_products"
 AXES = (((2,), (0,)), ((), ()))
@@ -33,7 +33,7 @@ def normal(*shape, seed=0):
 
 def test_a_product_rounds_its_factors_and_not_its_sums_forward_and_backward():
     x, kernel, grad = normal(2, 5, 64), normal(64, 3, seed=1), normal(2, 5, 3, seed=2)
-    multiply = layers.product(None, DTYPE)
+    multiply = products.product(None, DTYPE)
     out, back = jax.vjp(lambda *a: multiply(*a, AXES), x, kernel)
     x_grad, kernel_grad = back(grad)
     exact = (
@@ -52,7 +52,7 @@ def test_a_convolution_rounds_its_factors_and_not_its_sums_forward_and_backward(
 
     def patches(x, kernel):
         names = ("NHWC", "HWIO", "NHWC")
-        return layers.convolution(DTYPE)(x, kernel, (2, 2), "VALID", dimension_numbers=names)
+        return products.convolution(DTYPE)(x, kernel, (2, 2), "VALID", dimension_numbers=names)
 
     out, back = jax.vjp(jax.jit(patches), x, kernel)
     grad = normal(*out.shape, seed=2)

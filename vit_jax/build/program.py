@@ -393,7 +393,7 @@ def _functions(
         accumulation=config.accumulation,
         ema_decay=train_step.decays(config.ema.decay, config.ema.final, steps.total),
         ema_warmup=config.ema.warmup,
-        norm_of_change=platform == "tpu",
+        platform=platform,
         climb=optimization.climb(config, params),
         whole=selection.whole if selection else lambda params, _: params,
         prepare=_prepare(config.data),

@@ -28,7 +28,7 @@ def to_layers(*, factors: Any, rows: bool) -> Any:
 
     Args:
       factors: dtype of what is multiplied.
-      rows: whether to turn all tokens into rows of one matrix first, see `layers.product`.
+      rows: whether to turn all tokens into rows of one matrix first, see `products.product`.
     """
 
     def add(layer: Any, args: Any, kwargs: Any, context: Any) -> Any:

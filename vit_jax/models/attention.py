@@ -21,7 +21,7 @@ from jax.ad_checkpoint import checkpoint_name
 
 from vit_jax.config.model_section import Biases, Rope
 from vit_jax.models import attention_math, layers
-from vit_jax.models.layers import factors, product, stream
+from vit_jax.models.products import Projection, factors, stream
 from vit_jax.models.windows import Windows, attended
 from vit_jax.sharding import Rules, constrain
 
@@ -85,46 +85,6 @@ def heads_in_group(heads: int, head_dim: int, rules: Rules | None) -> int:
     """Returns how many heads lie in the 128 numbers that a TPU computes beside each other."""
     on_device = heads // (1 if rules is None else rules.parts("act_heads"))
     return next(n for n in range(max(1, 128 // head_dim), 0, -1) if on_device % n == 0)
-
-
-class Projection(nn.Module):
-    """A dense layer between a token and its heads, with a kernel [*inputs, *outputs] and a bias.
-
-    Attributes:
-      inputs: shape of what the parameters map.
-      outputs: shape of the result.
-      dtype: dtype of the computation.
-      rules: placement of activations.
-      bias: whether there is a bias.
-    """
-
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    dtype: Any
-    rules: Rules | None
-    bias: bool = True
-
-    @nn.compact
-    def __call__(self, x: jax.Array, result: tuple[int, ...]) -> jax.Array:
-        """Maps [B, L, *any shape of `inputs`] to [B, L, *result], a shape of `outputs`."""
-        shape = (*self.inputs, *self.outputs)
-
-        def init(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-            flat = math.prod(self.inputs), math.prod(self.outputs)
-            return nn.initializers.xavier_uniform()(key, flat).reshape(shape)
-
-        kernel = self.param("kernel", init, shape)
-        dtype = stream(self.dtype)
-        x, kernel = x.astype(dtype), kernel.astype(dtype)
-        summed = x.shape[2:]
-        axes = tuple(range(2, x.ndim)), tuple(range(len(summed)))
-        sums = product(self.rules, self.dtype)(
-            x, kernel.reshape(*summed, *result), (axes, ((), ()))
-        )
-        if not self.bias:
-            return sums
-        bias = self.param("bias", nn.initializers.zeros, self.outputs).astype(dtype)
-        return sums + bias.reshape(1, 1, *result)
 
 
 def offset_numbers(grid: tuple[int, int], classes: int) -> np.ndarray:
@@ -233,13 +193,15 @@ class Attention(nn.Module):
             one that nothing attends to; or [B, L, M], for each query. Only the paths plain and
             memory_efficient take it.
         """
+        length, seen = query_BLD.shape[1], memory_BMD.shape[1]
+        if self.path in ("cudnn", "xla"):
+            query_BLD, memory_BMD, places_M2 = map(self._even, (query_BLD, memory_BMD, places_M2))
         width = query_BLD.shape[-1]
         heads = self.heads, width // self.heads
         grouped = heads
         if self.path == "packed":
             beside = heads_in_group(self.heads, heads[1], self.rules)
             grouped = self.heads // beside, beside * heads[1]
-
         extras, angles_MNP = self.extras, self._angles(places_M2, heads)
 
         def project(x: jax.Array, name: str) -> jax.Array:
@@ -259,14 +221,14 @@ class Attention(nn.Module):
         # With windows, whoever asks for the weights gets all pairs, with zeros between windows.
         shown = self.path in _WITH_WEIGHTS and self.is_mutable_collection("intermediates")
         if extras.windows is None or shown:
-            mixed_BLNK = self._mixed(query_BLNK, key_BMNK, value_BMNK, key, bias_BM)
+            mixed_BLNK = self._mixed(query_BLNK, key_BMNK, value_BMNK, key, bias_BM, seen)
         else:
             mixed_BLNK = attended(
                 self._mixed, query_BLNK, key_BMNK, value_BMNK, key, bias_BM, extras.windows
             )
         bias = extras.has_bias("out")
         out = Projection(heads, (width,), self.dtype, self.rules, bias, name="out")
-        out_BLD = checkpoint_name(out(mixed_BLNK, (width,)), "attention_out")
+        out_BLD = checkpoint_name(out(mixed_BLNK, (width,))[:, :length], "attention_out")
         if not self.gives_keys:
             return out_BLD
         return out_BLD, jnp.mean(key_BMNK.astype(jnp.float32), axis=2)
@@ -278,15 +240,19 @@ class Attention(nn.Module):
         value_BMNK: jax.Array,
         key: Any,
         bias_BM: jax.Array | None,
+        seen: int = 0,
     ) -> jax.Array:
-        """Returns the values that each query mixes, [B, L, N, K], by the code path."""
+        """Returns the values that each query mixes, [B, L, N, K], by the code path.
+
+        After `seen` tokens, cuDNN's memory is padding.
+        """
         if self.path in _WITH_WEIGHTS:
             return self._plain(query_BLNK, key_BMNK, value_BMNK, key, bias_BM)
         relative = self.relative or self.extras.offsets is not None
         assert not not_fused(dropout=self.dropout, relative=relative)
         assert bias_BM is None, self.path
         head_dim = query_BLNK.shape[2] * query_BLNK.shape[3] // self.heads
-        return self._without_weights(query_BLNK, key_BMNK, value_BMNK, head_dim)
+        return self._without_weights(query_BLNK, key_BMNK, value_BMNK, head_dim, seen)
 
     def _angles(self, places_M2: jax.Array | None, heads: tuple[int, int]) -> jax.Array | None:
         """Returns the angles of rotary positions, [M, N or 1, P]; None without any."""
@@ -316,8 +282,24 @@ class Attention(nn.Module):
 
         return rope.rotate(x_BLNK, angles_MNP[: x_BLNK.shape[1]])
 
+    def _even(self, x: Any) -> Any:
+        """Pads an odd number of tokens, [..., L, D]: jax refuses it for cuDNN's gradient.
+
+        Done before the projections, it costs no copies of queries, keys and values. Devices that
+        share the tokens get one each.
+        """
+        if x is None:
+            return None
+        more = x.shape[-2] % 2 * (1 if self.rules is None else self.rules.parts("act_tokens"))
+        return jnp.pad(x, [*[(0, 0)] * (x.ndim - 2), (0, more), (0, 0)])
+
     def _without_weights(
-        self, query_BLNK: jax.Array, key_BMNK: jax.Array, value_BMNK: jax.Array, head_dim: int
+        self,
+        query_BLNK: jax.Array,
+        key_BMNK: jax.Array,
+        value_BMNK: jax.Array,
+        head_dim: int,
+        seen: int,
     ) -> jax.Array:
         if self.path == "packed":
             query_BLNK = self._scaled(query_BLNK, head_dim)
@@ -325,7 +307,9 @@ class Attention(nn.Module):
         query_BLNK = checkpoint_name(query_BLNK.astype(factors(self.dtype)), "query")
         key_BMNK = checkpoint_name(key_BMNK, "key")
         value_BMNK = checkpoint_name(value_BMNK, "value")
-        fused = self._splash if self.path == "splash" else self._fused
+        fused = functools.partial(self._fused, seen)
+        if self.path == "splash":
+            fused = self._splash
         mixed_BLNK = self._on_each_device(fused, query_BLNK, key_BMNK, value_BMNK)
         return checkpoint_name(mixed_BLNK, "attention")
 
@@ -390,19 +374,14 @@ class Attention(nn.Module):
         shape = (batch, self.heads, *bias_LMN.shape[:2])
         return jnp.broadcast_to(bias_LMN.transpose(2, 0, 1), shape)
 
-    def _fused(self, *arrays_BLNK: jax.Array) -> jax.Array:
+    def _fused(self, seen: int, *arrays_BLNK: jax.Array) -> jax.Array:
         """Runs `jax.nn.dot_product_attention` on query, key and value, [B, L, N, K]."""
-        batch, length = arrays_BLNK[0].shape[:2]
-        lengths = None
-        if length % 2:  # jax refuses odd lengths for cuDNN's gradient: pad by a masked token
-            arrays_BLNK = _padded(arrays_BLNK, length + 1)
-            lengths = jnp.full(batch, length, jnp.int32)
-        mixed_BLNK = jax.nn.dot_product_attention(
+        batch, length = arrays_BLNK[1].shape[:2]
+        return jax.nn.dot_product_attention(
             *arrays_BLNK,
-            key_value_seq_lengths=lengths,
+            key_value_seq_lengths=jnp.full(batch, seen, jnp.int32) if seen < length else None,
             implementation="cudnn" if self.path == "cudnn" else "xla",
         )
-        return mixed_BLNK[:, :length]
 
     def _splash(self, *arrays_BLNK: jax.Array) -> jax.Array:
         """Runs jax's splash attention on query, key and value, [B, L, N, K]."""

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
-from vit_jax.models import layers, resnet, settings
+from vit_jax.models import layers, products, resnet, settings
 from vit_jax.models.settings import Settings
 from vit_jax.sharding import Axes, Rules, constrain
 
@@ -112,8 +112,8 @@ class LineAttention(nn.Module):
         dense = nn.Dense(
             2 * channels,
             use_bias=False,
-            dtype=layers.stream(self.dtype),
-            dot_general=layers.product(None, self.dtype),
+            dtype=products.stream(self.dtype),
+            dot_general=products.product(None, self.dtype),
             name="qkv",
         )
         qkv_XLC = checkpoint_name(dense(lines_XLC), "qkv")

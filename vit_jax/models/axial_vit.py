@@ -25,7 +25,7 @@ import jax.numpy as jnp
 
 from vit_jax.config.model_section import Compute, Gelu, Posemb
 from vit_jax.errors import BadInput
-from vit_jax.models import layers, posemb, settings, vit
+from vit_jax.models import layers, posemb, products, settings, vit
 from vit_jax.models.attention import Attention
 from vit_jax.models.layers import Layer, Mlp, Remat, dropout, layer_norm
 from vit_jax.models.settings import Settings, TokenConfig
@@ -112,7 +112,7 @@ class Half(nn.Module):
     @nn.compact
     def __call__(self, x_BLD: jax.Array, layer: Layer) -> jax.Array:
         """Computes the layer, [B, L, D]."""
-        cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
+        cfg, dtype = self.cfg, products.stream(self.cfg.dtype)
         rate, keys = (
             (0.0, [None] * 5) if layer is None else (layer[0], jax.random.split(layer[1], 5))
         )
@@ -178,13 +178,13 @@ class AxialViT(nn.Module):
         Returns:
           float32 [B, Y]; for a model that gives feature maps, a tuple of [B, rows, columns, D].
         """
-        cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
+        cfg, dtype = self.cfg, products.stream(self.cfg.dtype)
         rates = max(cfg.dropout, cfg.attention_dropout, cfg.drop_path)
         key = key if train and rates > 0 else None
         stem_key, blocks_key = (None, None) if key is None else jax.random.split(key)
         patches_BhwD = nn.Conv(
             cfg.width, (cfg.patch, cfg.patch), (cfg.patch, cfg.patch), "VALID", dtype=dtype,
-            conv_general_dilated=layers.convolution(cfg.dtype), name="embedding",
+            conv_general_dilated=products.patches(self.rules, cfg.dtype), name="embedding",
         )(images_BHWC.astype(dtype))  # fmt: skip
         batch, rows, columns, width = patches_BhwD.shape
         x_BLD = patches_BhwD.reshape(batch, rows * columns, width)

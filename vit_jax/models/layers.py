@@ -7,7 +7,6 @@ Axes: B batch, L tokens, D width, F mlp width, S layers. Norms are computed in f
 """
 
 import functools
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
@@ -18,7 +17,7 @@ from jax.ad_checkpoint import checkpoint_name
 
 from vit_jax.config.model_section import Gate, Gelu, Norm
 from vit_jax.errors import unknown
-from vit_jax.models import added, unrolled_blocks
+from vit_jax.models import added, products, unrolled_blocks
 from vit_jax.sharding import Axes, Rules, constrain
 
 Remat = str  # a key of REMATS, or comma-separated names of activations to keep
@@ -86,126 +85,6 @@ def activation(kind: Gelu) -> Callable[[jax.Array], jax.Array]:
     return functools.partial(nn.gelu, approximate=kind == "tanh")
 
 
-def stream(dtype: Any) -> jnp.dtype:
-    """Returns the dtype of activations between products: bfloat16_products keeps float32."""
-    return jnp.dtype("float32" if _only_products(dtype) else dtype)
-
-
-def factors(dtype: Any) -> jnp.dtype:
-    """Returns the dtype of what is multiplied."""
-    return jnp.dtype("bfloat16" if _only_products(dtype) else dtype)
-
-
-def _only_products(dtype: Any) -> bool:
-    return isinstance(dtype, str) and dtype == "bfloat16_products"
-
-
-def product(rules: Rules | None, dtype: Any = "float32") -> Callable[..., jax.Array]:
-    """Returns the `dot_general` with which Flax's dense layers multiply tokens and weights.
-
-    On a CPU it first turns all tokens into rows of one matrix. The sums are the same. Without it,
-    XLA copies and transposes the gradient of the output to compute the gradient of the kernel.
-
-    Args:
-      rules: placement; tokens stay as they are for None, or if the axes to join are split over
-        devices.
-      dtype: `model.dtype`; bfloat16_products rounds both factors, see `_bfloat16_product`.
-    """
-    multiply = _bfloat16_product if _only_products(dtype) else jax.lax.dot_general
-    return functools.partial(_rows_product, multiply) if _as_rows(rules) else multiply
-
-
-def _as_rows(rules: Rules | None) -> bool:
-    """Returns True where tokens become rows of one matrix, see `product`."""
-    if rules is None or rules.mesh.devices.flat[0].platform != "cpu":
-        return False
-    return all(rules.parts(axis) == 1 for axis in ("act_tokens", "act_embed", "head_dim"))
-
-
-_Axes = tuple[tuple[tuple[int, ...], tuple[int, ...]], Any]  # summed of each, batch: none
-
-
-def _bfloat16_product(x: jax.Array, kernel: jax.Array, axes: _Axes, **_: Any) -> jax.Array:
-    """Multiplies float32 arrays as a TPU does by default: bfloat16 factors, float32 sums.
-
-    The products of the backward pass round their factors too, the gradient of the output among
-    them. All results are float32. The arguments are those of `_rows_product`.
-    """
-    (summed, first), _batch = axes
-    return _rounded_product(x, kernel, ((tuple(summed), tuple(first)), ((), ())))
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
-def _rounded_product(x: jax.Array, kernel: jax.Array, axes: _Axes) -> jax.Array:
-    return _rounded_forward(x, kernel, axes)[0]
-
-
-def _rounded_forward(x: Any, kernel: Any, axes: _Axes) -> Any:
-    x, kernel = x.astype(jnp.bfloat16), kernel.astype(jnp.bfloat16)
-    return _float32_dot(x, kernel, *axes[0]), (x, kernel)
-
-
-def _rounded_backward(axes: _Axes, kept: Any, grad: jax.Array) -> tuple[jax.Array, jax.Array]:
-    (x, kernel), summed = kept, len(axes[0][0])
-    grad, rows = grad.astype(jnp.bfloat16), tuple(range(x.ndim - summed))
-    columns = tuple(range(len(rows), grad.ndim)), tuple(range(summed, kernel.ndim))
-    return _float32_dot(grad, kernel, *columns), _float32_dot(x, grad, rows, rows)
-
-
-_rounded_product.defvjp(_rounded_forward, _rounded_backward)
-
-
-def _float32_dot(a: jax.Array, b: jax.Array, of_a: Any, of_b: Any) -> jax.Array:
-    axes = ((of_a, of_b), ((), ()))
-    return jax.lax.dot_general(a, b, axes, preferred_element_type=jnp.float32)
-
-
-def convolution(dtype: Any) -> Callable[..., jax.Array]:
-    """Returns the `conv_general_dilated` of a `model.dtype`, as `product` does.
-
-    With bfloat16_products the factors hold bfloat16 values in float32: jax cannot differentiate a
-    convolution of bfloat16 with a result of float32. The result is the same; a GPU multiplies them
-    as TF32, which holds every bfloat16, at half the rate.
-    """
-    return _rounded_convolution if _only_products(dtype) else jax.lax.conv_general_dilated
-
-
-def _rounded_convolution(x: jax.Array, kernel: jax.Array, *args: Any, **kwargs: Any) -> jax.Array:
-    out = jax.lax.conv_general_dilated(_round(x, False), _round(kernel, False), *args, **kwargs)
-    return _round(out, True)
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(1,))
-def _round(x: jax.Array, gradient: bool) -> jax.Array:
-    """Rounds a float32 array to values of bfloat16; with `gradient`, its gradient instead."""
-    return x if gradient else jax.lax.reduce_precision(x, 8, 7)
-
-
-_round.defvjp(
-    lambda x, gradient: (_round(x, gradient), None),
-    lambda gradient, _, grad: (jax.lax.reduce_precision(grad, 8, 7) if gradient else grad,),
-)
-
-
-def _rows_product(
-    multiply: Callable[..., jax.Array], x: jax.Array, kernel: jax.Array, axes: Any, **kwargs: Any
-) -> jax.Array:
-    """Computes `multiply` over the last axes of [..., D] and the first axes of [D, ...]."""
-    (summed, first), batch = axes
-    kept = x.shape[: x.ndim - len(summed)]
-    assert batch == ((), ()), axes
-    assert tuple(first) == tuple(range(len(first))), axes
-    assert tuple(summed) == tuple(range(len(kept), x.ndim)), axes
-
-    def flat(x: jax.Array, kernel: jax.Array) -> jax.Array:
-        rows = x.reshape(math.prod(kept), math.prod(x.shape[len(kept) :]))
-        columns = kernel.reshape(rows.shape[1], -1)
-        out = multiply(rows, columns, (((1,), (0,)), ((), ())), **kwargs)
-        return out.reshape(*kept, *kernel.shape[len(first) :])
-
-    return jax.checkpoint(flat, prevent_cse=False)(x, kernel)  # keeps no second copy of x or kernel
-
-
 class Mlp(nn.Module):
     """Dense, GELU, dropout, Dense, dropout: D -> F -> D.
 
@@ -245,10 +124,10 @@ class Mlp(nn.Module):
             return nn.Dense(
                 features,
                 use_bias=self.bias,
-                dtype=stream(self.dtype),
+                dtype=products.stream(self.dtype),
                 kernel_init=self.kernel_init,
                 bias_init=self.bias_init,
-                dot_general=product(self.rules, self.dtype),
+                dot_general=products.product(self.rules, self.dtype),
                 name=name,
             )
 
@@ -257,8 +136,7 @@ class Mlp(nn.Module):
         hidden_BLF = constrain(hidden_BLF, ("act_batch", "act_tokens", "act_mlp"), self.rules)
         hidden_BLF = checkpoint_name(hidden_BLF, "mlp_up")
         act = nn.silu if self.gate == "silu" else activation(self.gelu)
-        # Keeps the input of the GELU rather than the five arrays that make up its gradient.
-        act = jax.checkpoint(act, prevent_cse=False)
+        act = _from_input(act, self.rules)
         if self.gate == "none":
             hidden_BLF = act(hidden_BLF)
         else:
@@ -266,10 +144,31 @@ class Mlp(nn.Module):
             gate_BLF = constrain(gate_BLF, ("act_batch", "act_tokens", "act_mlp"), self.rules)
             hidden_BLF *= act(checkpoint_name(gate_BLF, "mlp_gate"))
         if self.norm:
-            hidden_BLF = norm("norm", self.norm, self.epsilon, stream(self.dtype))(hidden_BLF)
+            hidden_BLF = norm("norm", self.norm, self.epsilon, products.stream(self.dtype))(
+                hidden_BLF
+            )
         hidden_BLF = dropout(hidden_BLF, self.dropout, up_key)
         out_BLD = checkpoint_name(dense(x_BLD.shape[-1], "down")(hidden_BLF), "mlp_down")
         return dropout(out_BLD, self.dropout, down_key)
+
+
+def _from_input(
+    act: Callable[[jax.Array], jax.Array], rules: Rules | None
+) -> Callable[[jax.Array], jax.Array]:
+    """Returns an activation that keeps its input, not the five arrays that make up its gradient.
+
+    With `jax.checkpoint` XLA still finds the tanh of the forward pass in the gradient, and a GPU
+    stores it. There the gradient is taken at x + 0 grad, which XLA does not find.
+    """
+    if not products.on_gpu(rules):
+        return jax.checkpoint(act, prevent_cse=False)
+
+    def backward(x: jax.Array, grad: jax.Array) -> tuple[jax.Array]:
+        return jax.vjp(act, x + 0 * grad)[1](grad)
+
+    kept = jax.custom_vjp(act)
+    kept.defvjp(lambda x: (act(x), x), backward)
+    return kept
 
 
 def _is_product(prim: Any, *args: Any, **params: Any) -> bool:
@@ -384,8 +283,8 @@ def apply_blocks(
     unrolled = cfg.unrolled or cfg.maps or cfg.shrinks or own
     unrolled = unrolled and not model.is_initializing()
     asked = model.is_mutable_collection("intermediates")
-    rows = _as_rows(getattr(model, "rules", None))
-    with added.to_layers(factors=factors(cfg.dtype), rows=rows):
+    rows = products.as_rows(getattr(model, "rules", None))
+    with added.to_layers(factors=products.factors(cfg.dtype), rows=rows):
         if cfg.scan and (not unrolled or (asked and not own)):
             blocks = nn.scan(
                 rematerialised(block, cfg.remat, inside_scan=True),

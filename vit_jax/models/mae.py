@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax.errors import BadInput
-from vit_jax.models import layers, vit_config, vit_flops
+from vit_jax.models import layers, products, vit_config, vit_flops
 from vit_jax.models.settings import ModelConfig
 from vit_jax.models.vit import ViT
 from vit_jax.models.vit_block import EncoderBlock, Shared, position_table
@@ -151,8 +151,8 @@ class Decoder(nn.Module):
         self, tokens_BKD: jax.Array, rank_BL: jax.Array, grid: tuple[int, int], outputs: int
     ) -> jax.Array:
         """Maps the encoder's tokens, [B, prefix + K, D], to float32 [B, L, O]."""
-        cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
-        product = layers.product(self.rules, cfg.dtype)
+        cfg, dtype = self.cfg, products.stream(self.cfg.dtype)
+        product = products.product(self.rules, cfg.dtype)
         init = nn.initializers.xavier_uniform()
         projected = nn.Dense(
             cfg.width, dtype=dtype, dot_general=product, kernel_init=init, name="projection"

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax.config.model_section import Compute, Gelu
-from vit_jax.models import layers, settings
+from vit_jax.models import layers, products, settings
 from vit_jax.models.layers import Layer, Mlp, Remat, dropout, layer_norm
 from vit_jax.models.settings import Settings, TokenConfig, only_filters
 from vit_jax.sharding import Axes, Rules, constrain
@@ -101,7 +101,7 @@ class MixerBlock(nn.Module):
     @nn.compact
     def __call__(self, x_BLD: jax.Array, layer: Layer, shared: None) -> tuple[jax.Array, None]:
         """Computes one layer; `shared` is unused."""
-        cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
+        cfg, dtype = self.cfg, products.stream(self.cfg.dtype)
         rate, keys = (0.0, [None] * 2) if layer is None else (layer[0], jax.random.split(layer[1]))
 
         def mlp(hidden: int, name: str) -> Mlp:
@@ -142,11 +142,11 @@ class Mixer(nn.Module):
         Returns:
           float32 [B, Y]; for a model that gives feature maps, a tuple of [B, rows, columns, D].
         """
-        cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
+        cfg, dtype = self.cfg, products.stream(self.cfg.dtype)
         key = key if train and cfg.drop_path > 0 else None
         patches_BhwD = nn.Conv(
             cfg.width, (cfg.patch, cfg.patch), (cfg.patch, cfg.patch), "VALID", dtype=dtype,
-            conv_general_dilated=layers.convolution(cfg.dtype), name="embedding",
+            conv_general_dilated=products.patches(self.rules, cfg.dtype), name="embedding",
         )(images_BHWC.astype(dtype))  # fmt: skip
         x_BLD = patches_BhwD.reshape(patches_BhwD.shape[0], -1, cfg.width)
         x_BLD = constrain(x_BLD, ("act_batch", "act_tokens", "act_embed"), self.rules)

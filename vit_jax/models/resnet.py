@@ -18,7 +18,7 @@ from jax.ad_checkpoint import checkpoint_name
 
 from vit_jax.config.model_section import Compute, EpsilonIn, RootPool, Stem
 from vit_jax.errors import BadInput
-from vit_jax.models import layers, settings
+from vit_jax.models import layers, products, settings
 from vit_jax.models.layers import Remat, rematerialised
 from vit_jax.models.settings import ModelConfig, Settings
 from vit_jax.sharding import Axes, Rules, constrain
@@ -167,8 +167,8 @@ class StdConv(nn.Module):
         kernel = standardised(kernel.astype(jnp.float32), self.cfg)
         pixels = self.padding
         padding = "SAME" if pixels == "SAME" else [(pixels, pixels), (pixels, pixels)]
-        dtype = layers.stream(self.dtype)
-        out_BHWC = layers.convolution(self.dtype)(
+        dtype = products.stream(self.dtype)
+        out_BHWC = products.convolution(self.dtype)(
             x_BHWC.astype(dtype),
             kernel.astype(dtype),
             (self.stride, self.stride),
@@ -185,7 +185,7 @@ def group_norm(
     return nn.GroupNorm(
         GROUPS,
         epsilon=cfg.gn_epsilon,
-        dtype=layers.stream(dtype),
+        dtype=products.stream(dtype),
         use_fast_variance=False,
         scale_init=scale_init,
         name=name,

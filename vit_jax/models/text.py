@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax.errors import BadInput, unknown
-from vit_jax.models import attention, layers, vit_config
+from vit_jax.models import attention, layers, products, vit_config
 from vit_jax.models.vit_block import EncoderBlock, MapHead, Shared
 from vit_jax.models.vit_config import SIZES, ViTConfig
 from vit_jax.sharding import Axes, Rules, constrain
@@ -135,7 +135,7 @@ class TextTower(nn.Module):
     def __call__(self, tokens_BL: jax.Array) -> jax.Array:
         """Maps int32 [B, L] to float32 [B, E]."""
         cfg, blocks = self.cfg, self.cfg.blocks
-        dtype, width = layers.stream(blocks.dtype), blocks.width
+        dtype, width = products.stream(blocks.dtype), blocks.width
         normal = nn.initializers.normal(width**-0.5)
         table_VD = self.param("tokens", normal, (cfg.vocabulary, width))
         posemb_1LD = self.param("posemb", normal, (1, cfg.length, width))

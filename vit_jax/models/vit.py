@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from vit_jax.errors import BadInput
-from vit_jax.models import layers, posemb
+from vit_jax.models import layers, posemb, products
 from vit_jax.models.attention import MASKED
 from vit_jax.models.layers import dropout
 from vit_jax.models.merging import Merged
@@ -81,7 +81,7 @@ class ViT(nn.Module):
         if isinstance(images_BHWC, tuple):
             return self._of_canvas(images_BHWC, key if train else None)
         assert real_BL is None or visible_BK is None
-        cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
+        cfg, dtype = self.cfg, products.stream(self.cfg.dtype)
         stem_key, blocks_key = _keys(cfg, key if train else None)
         tokens_BLD, grid = self._embed(images_BHWC, dtype, source_BL)
         tokens_BLD, everywhere_1LD = self._positioned(tokens_BLD, grid, size)
@@ -113,7 +113,7 @@ class ViT(nn.Module):
         """Returns the logits of images of any aspect ratio, see `__call__`."""
         from vit_jax.models import naflex
 
-        cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
+        cfg, dtype = self.cfg, products.stream(self.cfg.dtype)
         self._check_canvas()
         if isinstance(canvas, naflex.Unpacked):
             packed_RSY = self._of_canvas(naflex.in_rows(canvas, cfg.patch), key)
@@ -233,7 +233,7 @@ class ViT(nn.Module):
 
         `shares_BL` are the shares of tokens in a mean: bool, whether they are real, or their sizes.
         """
-        cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
+        cfg, dtype = self.cfg, products.stream(self.cfg.dtype)
         norm = layers.norm("norm", cfg.norm, cfg.ln_epsilon, dtype)
         if cfg.maps:
             return layers.maps([norm(x)[:, cfg.prefix :] for x in outputs], grid)
@@ -295,7 +295,7 @@ class ViT(nn.Module):
         cfg = self.cfg
         if cfg.stem_norm != of:
             return x_BLD
-        dtype = layers.stream(cfg.dtype)
+        dtype = products.stream(cfg.dtype)
         return layers.norm("stem_norm", cfg.norm, cfg.ln_epsilon, dtype)(x_BLD)
 
     def _places(self, grid: tuple[int, int], key: jax.Array | None) -> jax.Array | None:
@@ -360,7 +360,7 @@ class ViT(nn.Module):
             )(x_BHWC)[-1]
         patches_BhwD = nn.Conv(
             cfg.width, (cfg.patch, cfg.patch), (cfg.patch, cfg.patch), "VALID", dtype=dtype,
-            use_bias=cfg.stem_bias, conv_general_dilated=layers.convolution(cfg.dtype),
+            use_bias=cfg.stem_bias, conv_general_dilated=products.patches(self.rules, cfg.dtype),
             name="embedding",
         )(x_BHWC)  # fmt: skip
         batch, rows, columns, width = patches_BhwD.shape

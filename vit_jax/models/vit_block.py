@@ -13,7 +13,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from vit_jax.models import layers, merging, mup, posemb
+from vit_jax.models import layers, merging, mup, posemb, products
 from vit_jax.models.attention import Attention, Extras
 from vit_jax.models.layers import Layer, Mlp, dropout
 from vit_jax.models.merging import Merged
@@ -74,7 +74,7 @@ class EncoderBlock(nn.Module):
         shared: Shared,
     ) -> tuple[jax.Array, jax.Array | None]:
         """Returns the tokens after the layer, with their sizes if there are any."""
-        cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
+        cfg, dtype = self.cfg, products.stream(self.cfg.dtype)
         path_rate, keys = (
             (0.0, [None] * 5) if layer is None else (layer[0], jax.random.split(layer[1], 5))
         )
@@ -148,7 +148,7 @@ class EncoderBlock(nn.Module):
 
     def _norm(self, name: str, x_BLD: jax.Array) -> jax.Array:
         cfg = self.cfg
-        return layers.norm(name, cfg.norm, cfg.ln_epsilon, layers.stream(cfg.dtype))(x_BLD)
+        return layers.norm(name, cfg.norm, cfg.ln_epsilon, products.stream(cfg.dtype))(x_BLD)
 
     def _scaled(self, branch: str, x_BLD: jax.Array) -> jax.Array:
         """Returns the end of a branch: its second norm and LayerScale, if there are any."""
@@ -187,7 +187,7 @@ class MapHead(nn.Module):
         """
         several = bias_BL is not None and bias_BL.ndim == 3
         looks = bias_BL.shape[1] if bias_BL is not None and several else 1
-        cfg, dtype = self.cfg, layers.stream(self.cfg.dtype)
+        cfg, dtype = self.cfg, products.stream(self.cfg.dtype)
         probe_11D = self.param("probe", mup.initial_probe(cfg), (1, 1, cfg.width))
         probe_B1D = jnp.tile(probe_11D.astype(dtype), (tokens_BLD.shape[0], looks, 1))
         extras = Extras(query_scale=mup.query_scale(cfg, cfg.pool_heads))

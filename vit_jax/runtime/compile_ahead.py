@@ -23,16 +23,22 @@ from vit_jax.runtime import process_exit
 log = logging.getLogger("vit_jax")
 
 # platform -> option of XLA -> value.
-_OPTIONS: dict[str, dict[str, str]] = {
+_OPTIONS: dict[str, dict[str, str | bool | int]] = {
     # jax 0.10 gives all products on a CPU to YNNPACK. For those of a ViT it is slower than Eigen
     # (63 against 99 GFLOP/s for [3152, 384] x [384, 384] on two cores with AVX2), but faster with
     # sums along an axis. A step of S/16 in float32 then runs 1.24 times as many images a second.
     "cpu": {"xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_REDUCE"},
+    # Products by cuBLAS, which adds biases and computes the GELU on the way, and no two products in
+    # one, whose result is then taken apart by a copy.
+    "gpu": {
+        "xla_gpu_enable_triton_gemm": False,
+        "xla_gpu_dot_merger_threshold_mb": 0,
+    },
 }
 
 
 @functools.cache
-def options(platform: str) -> dict[str, str]:
+def options(platform: str) -> dict[str, str | bool | int]:
     """Returns options for `jax.jit(..., compiler_options=)`; {} if the compiler lacks them.
 
     Args:

@@ -126,6 +126,22 @@ def _updated(
     return updates, after
 
 
+def _measurable(
+    platform: str, before: PyTree, updates: PyTree, after: TrainState
+) -> tuple[PyTree, TrainState]:
+    """Returns the updates whose norm is a metric, and the state after them.
+
+    A pass over the updates costs a TPU more than one over the change of the parameters, for which a
+    CPU would copy them. A GPU computes sums beside an update only into another array, and then
+    copies the whole state back: there, sums come after it.
+    """
+    if platform == "tpu":
+        return jax.tree.map(jnp.subtract, after.params, before), after
+    if platform == "gpu":
+        return jax.lax.optimization_barrier((updates, after))
+    return updates, after
+
+
 @jax.named_scope("metrics")
 def _norms(**trees: PyTree) -> dict[str, jax.Array]:
     return {name: optax.tree.norm(leaves) for name, leaves in trees.items()}
@@ -201,7 +217,7 @@ def make_train_step(
     accumulation: int = 1,
     ema_decay: float | Callable[[jax.Array], jax.Array] = 0.0,
     ema_warmup: bool = False,
-    norm_of_change: bool = False,
+    platform: str = "cpu",
     climb: Callable[[PyTree, PyTree], PyTree] | None = None,
     whole: Callable[[PyTree, PyTree], PyTree] = lambda params, base: params,
     prepare: Callable[[Batch, jax.Array], Batch] = lambda batch, key: batch,
@@ -215,8 +231,7 @@ def make_train_step(
       accumulation: A, the number of micro-batches, see `mean_gradients`.
       ema_decay: d in average = d * average + (1 - d) * parameters, see `decays`.
       ema_warmup: whether d is `warmed_up`.
-      norm_of_change: whether `update_norm` is that of the parameters after the step minus those
-        before. The norm of updates costs a TPU another pass, that of the change a CPU a copy.
+      platform: of the devices, see `_measurable`.
       climb: (parameters, gradients) -> the parameters for a second pass over the same batch with
         the same draws, see `optim.sam`. Its gradients make the update and `grad_norm`.
       whole: (trained parameters, base of the state) -> what the objective sees.
@@ -244,8 +259,7 @@ def make_train_step(
         updates, after = _updated(state, grads, tx, decay)
         if after.kept is not None:
             after.kept = _kept(objective, whole, state, after, sums)
-        if norm_of_change:
-            updates = jax.tree.map(jnp.subtract, after.params, state.params)
+        updates, after = _measurable(platform, state.params, updates, after)
         measured = objective.measured(sums, count) | _norms(grad_norm=grads, update_norm=updates)
         measured |= network.packing.measured(sums, accumulation) if network.packing else {}
         chosen, measured = _unless_finite(state, after, measured)

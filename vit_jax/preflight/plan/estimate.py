@@ -19,7 +19,7 @@ from vit_jax import tree
 from vit_jax.build import naflex
 from vit_jax.build.program import Program, network
 from vit_jax.hardware.topology import Accelerator
-from vit_jax.models import layers, variants
+from vit_jax.models import products, variants
 from vit_jax.optim import muon
 
 Collectives = dict[str, dict[str, int]]  # mesh axes joined by + -> kind -> bytes
@@ -127,7 +127,7 @@ def moved_bytes(program: Program) -> int:
 
 
 def _compute_bytes(program: Program) -> int:
-    return layers.stream(program.model.cfg.dtype).itemsize
+    return products.stream(program.model.cfg.dtype).itemsize
 
 
 def collectives(program: Program) -> Collectives:

@@ -27,7 +27,7 @@ atexit.register(_cache.cleanup)
 # Programs that several tests compile are kept; workers of pytest-xdist share the controller's.
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", f"{_cache.name}/compiled")
 # Compiling for speed costs more than it saves: most tests run a program a few times at most. By
-# the older emitters of fusions, which jaxlib 0.12 no longer has, it takes 0.7 times as long.
+# the older emitters of fusions, which jaxlib 0.11.2 no longer has, it takes 0.7 times as long.
 _older = importlib.metadata.version("jaxlib").startswith("0.10.")
 os.environ |= {
     "JAX_PLATFORMS": os.environ.get("VIT_JAX_TEST_PLATFORM", "cpu"),

@@ -111,7 +111,9 @@ def choose(
     if wanted.remat == "auto":
         layered: Any = cfg
         alone = "unrolled" in cfg.FORMS and (layered.unrolled or not layered.scan)
-        remat = "none" if alone else "dots"
+        # A CPU that stands in for GPUs would keep scores, which cuDNN does not.
+        stands_in = platform == "gpu" and rules.mesh.devices.flat[0].platform == "cpu"
+        remat = "none" if alone and not stands_in else "dots"
         cfg = dataclasses.replace(cfg, remat=remat)  # a user's own model may have it as a field
         reasons.append(f"remat {remat}")
     return Execution(cfg, "; ".join(reasons) or "the model has one form")
@@ -130,7 +132,7 @@ def _layers(
         why = "tokens are split over devices"
     elif remat not in ("none", "auto"):  # unrolled, a compiler computes too little again
         why = f"model.remat={remat}"
-    elif flops <= _UNROLLED_ABOVE[platform]:
+    elif flops <= _UNROLLED_ABOVE.get(platform, math.inf):
         why = f"{flops:.0e} FLOPs a device do not pay for compiling each layer"
     if why:
         return cfg, f"layers scanned ({why})"

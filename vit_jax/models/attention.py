@@ -240,11 +240,11 @@ class Attention(nn.Module):
         value_BMNK: jax.Array,
         key: Any,
         bias_BM: jax.Array | None,
-        seen: int = 0,
+        seen: int | None = None,
     ) -> jax.Array:
         """Returns the values that each query mixes, [B, L, N, K], by the code path.
 
-        After `seen` tokens, cuDNN's memory is padding.
+        After `seen` tokens, if any are given, cuDNN's memory is padding.
         """
         if self.path in _WITH_WEIGHTS:
             return self._plain(query_BLNK, key_BMNK, value_BMNK, key, bias_BM)
@@ -283,10 +283,11 @@ class Attention(nn.Module):
         return rope.rotate(x_BLNK, angles_MNP[: x_BLNK.shape[1]])
 
     def _even(self, x: Any) -> Any:
-        """Pads an odd number of tokens, [..., L, D]: jax refuses it for cuDNN's gradient.
+        """Pads an odd number of tokens, [..., L, D].
 
-        Done before the projections, it costs no copies of queries, keys and values. Devices that
-        share the tokens get one each.
+        jax refuses an odd number for cuDNN's gradient: it takes a missing bias for one. Done before
+        the projections, padding costs no copies of queries, keys and values. Devices that share the
+        tokens get one each.
         """
         if x is None:
             return None
@@ -299,7 +300,7 @@ class Attention(nn.Module):
         key_BMNK: jax.Array,
         value_BMNK: jax.Array,
         head_dim: int,
-        seen: int,
+        seen: int | None,
     ) -> jax.Array:
         if self.path == "packed":
             query_BLNK = self._scaled(query_BLNK, head_dim)
@@ -374,12 +375,21 @@ class Attention(nn.Module):
         shape = (batch, self.heads, *bias_LMN.shape[:2])
         return jnp.broadcast_to(bias_LMN.transpose(2, 0, 1), shape)
 
-    def _fused(self, seen: int, *arrays_BLNK: jax.Array) -> jax.Array:
-        """Runs `jax.nn.dot_product_attention` on query, key and value, [B, L, N, K]."""
-        batch, length = arrays_BLNK[1].shape[:2]
+    def _fused(self, seen: int | None, query_BLNK: jax.Array, *memory_BMNK: jax.Array) -> jax.Array:
+        """Runs `jax.nn.dot_product_attention` on query, key and value."""
+        batch, length = memory_BMNK[0].shape[:2]
+        lengths = None
+        if seen is not None and seen < length:
+            lengths = jnp.full(batch, seen, jnp.int32)
+            # Nothing says what cuDNN writes into the gradient of padding: this makes it zero.
+            zeros = jnp.zeros_like(memory_BMNK[0][:, seen:])
+            memory_BMNK = tuple(
+                jax.lax.dynamic_update_slice(x, zeros, (0, seen, 0, 0)) for x in memory_BMNK
+            )
         return jax.nn.dot_product_attention(
-            *arrays_BLNK,
-            key_value_seq_lengths=jnp.full(batch, seen, jnp.int32) if seen < length else None,
+            query_BLNK,
+            *memory_BMNK,
+            key_value_seq_lengths=lengths,
             implementation="cudnn" if self.path == "cudnn" else "xla",
         )
 

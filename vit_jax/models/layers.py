@@ -158,7 +158,8 @@ def _from_input(
     """Returns an activation that keeps its input, not the five arrays that make up its gradient.
 
     With `jax.checkpoint` XLA still finds the tanh of the forward pass in the gradient, and a GPU
-    stores it. There the gradient is taken at x + 0 grad, which XLA does not find.
+    stores it. There the gradient is taken at x + 0 grad, which XLA does not find, and there is no
+    forward-mode derivative.
     """
     if not products.on_gpu(rules):
         return jax.checkpoint(act, prevent_cse=False)

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 
-from vit_jax.data.numpy_ops import draws
 from vit_jax.data.sources.source import Opened, Options
 from vit_jax.data.splits import split as splits_lib
 from vit_jax.data.splits.split import NumpyFields, Split, Table
@@ -133,6 +132,8 @@ def _drawn(row: Tensor, purpose: int, shape: tuple[int, ...], end: int) -> Tenso
 
 def _dense(name: str) -> Opened:
     """Returns a stand-in with masks of one class each, or with random boxes."""
+    from vit_jax.data.numpy_ops import draws
+
     classes, train, val, field = DENSE[name]
     no_labels = np.full((train + val, 1), -1, np.int32)
 

@@ -59,6 +59,43 @@ def test_a_value_that_a_compiler_does_not_know_is_left_out(monkeypatch):
     assert jax.jit(lambda x: x + 1, compiler_options=compile_ahead.options("cpu"))(1) == 2
 
 
+def test_programs_on_several_devices_have_options_of_their_own(monkeypatch):
+    option = {"xla_cpu_enable_fast_math": True}
+    monkeypatch.setitem(compile_ahead._OF_SEVERAL, "cpu", option)
+    alone = compile_ahead.options("cpu", tuple(jax.devices()[:1]))
+    several = compile_ahead.options("cpu", tuple(jax.devices()[:2]))
+    assert alone == compile_ahead.options("cpu")
+    assert several == alone | option
+
+
+class Lowered:
+    """A program that a compiler refuses with some words, unless sums are not fused."""
+
+    def __init__(self, words):
+        self.words, self.asked = words, []
+
+    def compile(self, options=None):
+        self.asked.append(options)
+        if not options:
+            raise jax.errors.JaxRuntimeError(self.words)
+        return "compiled"
+
+
+def test_sums_are_not_fused_where_fast_memory_does_not_suffice(caplog):
+    caplog.set_level("INFO", "vit_jax")
+    lowered = Lowered("RESOURCE_EXHAUSTED: Ran out of memory in memory space vmem.\nMore.")
+    assert compile_ahead.compiled(lowered) == "compiled"
+    assert lowered.asked == [None, {compile_ahead._FUSED_SUMS: False}]
+    assert caplog.messages == [
+        "sums over devices are not fused with other work: "
+        "RESOURCE_EXHAUSTED: Ran out of memory in memory space vmem."
+    ]
+    lowered = Lowered("RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm.")
+    with pytest.raises(jax.errors.JaxRuntimeError, match="hbm"):
+        compile_ahead.compiled(lowered)
+    assert lowered.asked == [None]
+
+
 # ---------------------------------------------------------------- in a thread
 
 

@@ -204,7 +204,7 @@ class Program:
 
 def _compiled(lowered: jax.stages.Lowered) -> jax.stages.Compiled:
     if jax.process_index() == 0:
-        return lowered.compile()
+        return compile_ahead.compiled(lowered)
     from vit_jax.runtime import kept_programs  # of the other processes
 
     return kept_programs.compiled(lowered)
@@ -260,7 +260,8 @@ def make(
     places, everywhere = jax.tree.map(lambda x: x.sharding, abstract), rules.replicated
     model = variants.make(chosen.cfg, rules)
     step, *evaluation = _functions(config, objective, model, tx, params, platform, selection, steps)
-    jitted = functools.partial(jax.jit, compiler_options=compile_ahead.options(platform))
+    told = compile_ahead.options(platform, tuple(rules.mesh.devices.flat))
+    jitted = functools.partial(jax.jit, compiler_options=told)
     eval_step, scores_step = (jitted(one, out_shardings=everywhere) for one in evaluation)
     facts: dict[str, Any] = {"classes": classes, "examples": examples, "labels": labels}
     return Program(

@@ -35,24 +35,53 @@ _OPTIONS: dict[str, dict[str, str | bool | int]] = {
         "xla_gpu_dot_merger_threshold_mb": 0,
     },
 }
+# The same, where a program runs on several devices. A TPU then sums the gradients of a layer while
+# it computes those of others: sums in groups, asynchronous, and fused with that work.
+_FUSED_SUMS = "xla_tpu_enable_async_collective_fusion_fuse_all_reduce"
+_OF_SEVERAL: dict[str, dict[str, str | bool | int]] = {
+    "tpu": {
+        "xla_jf_crs_combiner_threshold_in_bytes": 2**20,
+        "xla_enable_async_all_reduce": True,
+        _FUSED_SUMS: True,
+    },
+}
 
 
 @functools.cache
-def options(platform: str) -> dict[str, str | bool | int]:
+def options(platform: str, devices: tuple[Any, ...] = ()) -> dict[str, str | bool | int]:
     """Returns options for `jax.jit(..., compiler_options=)`; {} if the compiler lacks them.
 
     Args:
       platform: of the devices: cpu, gpu or tpu.
+      devices: those of the program, or their descriptions; the compiler of the first is asked.
+        (): jax's first device.
     """
-    wanted = _OPTIONS.get(platform, {})
+    several = _OF_SEVERAL.get(platform, {}) if len(devices) > 1 else {}
+    wanted = _OPTIONS.get(platform, {}) | several
     if not wanted:
         return {}
+    place = jax.sharding.SingleDeviceSharding(devices[0]) if devices else None
     try:
-        jax.jit(lambda: 0, compiler_options=wanted).lower().compile()
+        jax.jit(lambda: 0, out_shardings=place, compiler_options=wanted).lower().compile()
     except (jax.errors.JaxRuntimeError, ValueError) as e:  # another version of the compiler
         log.info("compiler options are left out: %s", str(e).splitlines()[0])
         return {}
-    return dict(wanted)
+    return wanted
+
+
+def compiled(lowered: jax.stages.Lowered) -> jax.stages.Compiled:
+    """Compiles a program.
+
+    Sums that are fused with other work need fast memory of a TPU (vmem). Where it does not suffice,
+    they are not fused.
+    """
+    try:
+        return lowered.compile()
+    except jax.errors.JaxRuntimeError as e:
+        if "memory space vmem" not in str(e):
+            raise
+        log.info("sums over devices are not fused with other work: %s", str(e).splitlines()[0])
+        return lowered.compile({_FUSED_SUMS: False})
 
 
 @contextlib.contextmanager

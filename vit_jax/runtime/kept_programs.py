@@ -36,7 +36,7 @@ def compiled(lowered: jax.stages.Lowered) -> jax.stages.Compiled:
     """
     folder = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
     if not folder or jax.default_backend() != "cpu":
-        return lowered.compile()
+        return compile_ahead.compiled(lowered)
     path = None
     try:
         path = storage.path(folder) / f"{_key(lowered)}.program"

@@ -33,7 +33,7 @@ from vit_jax.errors import BadInput
 from vit_jax.hardware import device_memory, topology
 from vit_jax.hardware.topology import Accelerator
 from vit_jax.preflight.plan import attribution, clock, estimate, hlo
-from vit_jax.runtime import coordination
+from vit_jax.runtime import compile_ahead, coordination
 from vit_jax.storage import cache
 from vit_jax.storage import files as storage
 
@@ -71,7 +71,7 @@ class Measured:
 
 
 # Modules that a cached plan depends on.
-_ESTIMATING = (attribution, clock, estimate, hlo, topology)
+_ESTIMATING = (attribution, clock, compile_ahead, estimate, hlo, topology)
 
 
 def measuring(accelerator: Accelerator, slices: int) -> Callable[[tuple[str, Any]], Measured]:
@@ -216,7 +216,7 @@ def _compiled(made: program.Program, accelerator: Accelerator) -> dict[str, Any]
         return json.loads(cached.read_text(encoding="utf-8"))
     began = time.monotonic()
     try:
-        compiled = lowered.compile()
+        compiled = compile_ahead.compiled(lowered)
     except jax.errors.JaxRuntimeError as e:
         if not device_memory.is_out_of_memory(e):
             raise

@@ -20,7 +20,7 @@
     koleo     weight of KoLeo: 0.1 in dinov2, else 0
     gram      weight of Gram anchoring in the last fifth of the run (2 in DINOv3): 0
     dataset   of a paper: imagenet | imagenet21k | jft, and `release`, as in configs/pretrain.py;
-              own: any images in two folders or more, see --config.data.source;
+              own: any images in one folder or more, see --config.data.source;
               with imagenet the published accuracy of k-NN is `expected` and measured
     standin   true: noise of the dataset's size, for plans and a first step on any machine
 

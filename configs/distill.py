@@ -14,7 +14,8 @@
     epochs   1200; the paper goes from 30 to 9600; deit 300, or 1000 for its best
     size     side of the images in pixels (224)
     dataset  imagenet (the papers') | imagenet21k | jft, and `release`, as in configs/pretrain.py;
-             own: any images, see --config.data.source
+             own: images of your own, with the classes of the teacher, see
+             --config.data.source
     standin  true: noise of the dataset's size; a plan then needs no file of the teacher
 
 patient: student and teacher see the same crop and the same mix of two images, and the student

@@ -11,8 +11,7 @@
     small    true: a model of 0.6 M parameters for 32 pixels and images of your own, for any machine
     model    B/16, L/16 or H/14 (the paper's), or another ViT of `vit_jax models`
     dataset  imagenet (the paper's) | imagenet21k | jft, and `release`, as in configs/pretrain.py;
-             own: any images in two folders or more, see --config.data.source; labels are
-             ignored
+             own: any images in a folder, see --config.data.source; labels are ignored
     epochs   800 (the paper's studies); 1600 gives its best results; small: 20
     masked   share of the patches that are masked (0.75)
     decoder  its layers (8, small: 2); its width is 512

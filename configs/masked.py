@@ -11,8 +11,7 @@
 
     model    a ViT or hybrid of `vit_jax models`; the paper uses B/16
     dataset  jft (the paper's) | imagenet21k | imagenet, and `release`, as in configs/pretrain.py;
-             own: any images in two folders or more, see --config.data.source; labels are
-             ignored
+             own: any images in a folder, see --config.data.source; labels are ignored
     target   mean (the paper's: the mean 3-bit colour of a patch) | small (a patch averaged to
              4 x 4, 3-bit colours) | l2 (all pixels of a patch)
     rate     share of the patch embeddings to corrupt: 0.5 (the paper's) or 0.15 (also tried)

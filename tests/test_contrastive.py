@@ -18,6 +18,7 @@ from test_train_step import HALF, rules_of
 from vit_jax.build import run as build_run
 from vit_jax.cli.main import main
 from vit_jax.config import load as config_lib
+from vit_jax.errors import BadInput
 from vit_jax.step import state, train_step
 from vit_jax.step.contrastive import Contrastive
 from vit_jax.step.objective import Network
@@ -79,6 +80,13 @@ def in_numpy(objective, params, given):
         losses.append(-log_p[good].mean())
         hits.append(good[scores.argmax()])
     return np.sum(losses) / 2, np.sum(hits) / 2
+
+
+def test_images_of_one_class_are_positives_only_with_labels():
+    assert Contrastive(supervised=True).for_classes(1) == Contrastive(supervised=True)
+    assert Contrastive().for_classes(0) == Contrastive()
+    with pytest.raises(BadInput, match=r"supervised=True\).* no labels; leave the argument out"):
+        Contrastive(supervised=True).for_classes(0)
 
 
 @pytest.mark.parametrize("supervised", [False, True])

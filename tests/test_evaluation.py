@@ -18,7 +18,7 @@ import small_imagenets
 import test_train
 
 from vit_jax import paper
-from vit_jax.build import defaults
+from vit_jax.build import defaults, objectives
 from vit_jax.build import run as build
 from vit_jax.config import load as config_lib
 from vit_jax.data.catalog import imagenet_labels
@@ -32,6 +32,8 @@ from vit_jax.errors import BadInput
 from vit_jax.evaluators import classification
 from vit_jax.models import variants
 from vit_jax.step import metrics
+from vit_jax.step.classification import Classification
+from vit_jax.step.mae import MAE
 
 NAMES = ["cat", "dog", "owl", "pig"]
 
@@ -118,6 +120,24 @@ def test_a_class_that_the_model_has_not_is_refused_with_names(model, tmp_path):
     assert said.startswith("evals.x: 2 classes of folder:")
     assert "are not classes of the training data folder:" in said
     assert "'cow', 'dingo'; its classes are 'cat', 'dog', 'owl', 'pig'" in said
+
+
+def test_images_without_labels_are_for_objectives_that_learn_none(model, tmp_path):
+    own(tmp_path / "x", "0.png", "1.png")
+    found = find(model, f"folder:{tmp_path / 'x'}")
+    assert read(found.parts[""]) == [[-1], [-1]]
+    objectives.check_evaluations(MAE(), {"x": found})
+    with pytest.raises(BadInput, match=r"evals\.x: its images have no labels; give others"):
+        objectives.check_evaluations(Classification(4), {"x": found})
+    with pytest.raises(BadInput, match=r"evals\.x: classes=present needs labels"):
+        find(model, f"folder:{tmp_path / 'x'}", classes="present")
+
+
+def test_data_without_classes_may_be_measured_on_images_with_some(model, tmp_path):
+    bare = dataclasses.replace(model, classes=())
+    own(tmp_path / "x", "pig/0.png", "dingo/0.png")
+    found = find(bare, f"folder:{tmp_path / 'x'}")
+    assert (found.columns, found.labelled, len(found)) == (None, True, 2)
 
 
 def test_all_is_the_only_split_of_another_source(model, tmp_path):

@@ -275,7 +275,7 @@ BAD = {
         ["{run}", "--data=folder:/no/a", "--data=folder:/no/b"],
         ["2 problems", "--data=folder:/no/a", "/no/b"],
     ),
-    "one class": (["{run}", "--data=folder:{tmp}/one"], ["two classes or more, found one: cats;"]),
+    "one class": (["{run}", "--data=folder:{tmp}/one"], ["it has one class; give a source"]),
     "no train": (["{run}", "--data=csv:{tmp}/one/test.csv"], ["no train split"]),
     "several labels": (
         ["{run}", "--data=records:{tmp}/multi"],

@@ -10,12 +10,15 @@ import os
 import socket
 import tarfile
 
+import numpy as np
 import pictures
 import pytest
 from opened_sources import labels, message, names, opened
 
+from vit_jax.cli.main import main
 from vit_jax.data.inspect import check
 from vit_jax.data.ops import chain as preprocess
+from vit_jax.data.splits import subset
 from vit_jax.data.tensorflow import tf
 from vit_jax.errors import BadInput
 
@@ -142,7 +145,7 @@ def test_what_is_no_file_is_left_out_and_told(tmp_path):
     source = opened(f"folder:{tmp_path}")
     assert len(source.splits["train"]) == 2
     assert source.notes == (
-        "3 pipes, sockets or devices in class folders left out; first a/2.png, a/3.png, b/2.png",
+        "3 pipes, sockets or devices left out; first a/2.png, a/3.png, b/2.png",
     )
 
 
@@ -189,12 +192,25 @@ def test_folder_names_may_be_any_text(tmp_path):
 WRONG_FOLDERS = {
     "nothing there": ([], "does not exist"),
     "empty": (["/"], "found in"),
-    "images at the top": (["1.png", "2.png"], "2 images are not in a class folder, first 1.png"),
-    "no folders of classes": (["1.png"], "give csv:FILE (`vit_jax predict` takes such a folder"),
-    "one class": (["cat/1.png", "cat/2.png"], "needs two classes or more, found one: cat;"),
-    "one class with images": (["cat/1.png", "dog/1.txt"], "two classes or more, found one: cat;"),
+    "images beside one class": (
+        ["1.png", "2.png", "cat/1.png"],
+        "2 images are not in a class folder, first 1.png, 2.png; move them",
+    ),
+    "images of test beside one class": (
+        ["train/cat/1.png", "test/1.png"],
+        "1 images are not in a class folder, first test/1.png; move them",
+    ),
+    "one class with folders in it": (
+        ["cat/1.png", "cat/deep/1.png"],
+        "one class folder, cat, with folders in it",
+    ),
     "no images": (["cat/1.txt", "dog/1.pdf"], "0 class folders with images"),
-    "images in train": (["Train/1.png", "Test/1.png"], "not in a class folder, first Train/1.png"),
+    "no image at all": (["1.txt"], "0 class folders with images"),
+    "images of test alone": (["train/1.txt", "test/1.png"], "not in a class folder, first test/1"),
+    "labels in test alone": (
+        ["train/1.png", "test/a/1.png", "test/b/1.png"],
+        "classes ['a', 'b'] are not in train/",
+    ),
     "two of a split": (
         ["Train/a/1.png", "train/b/1.png", "test/a/1.png"],
         "Train and train in",
@@ -209,6 +225,83 @@ WRONG_FOLDERS = {
         "classes ['z'] are not in train/",
     ),
 }
+
+
+UNLABELLED = {
+    "at the top": (["1.png", "2.JPG", ".3.png"], {"train": ["1.png", "2.JPG"]}),
+    "beside folders without images": (["1.png", "x/1.txt"], {"train": ["1.png"]}),
+    "in folders of splits": (
+        ["Train/1.png", "Test/1.png"],
+        {"train": ["Train/1.png"], "test": ["Test/1.png"]},
+    ),
+}
+
+
+@pytest.mark.parametrize("paths, parts", UNLABELLED.values(), ids=UNLABELLED)
+def test_images_in_no_class_folders_have_no_labels(tmp_path, paths, parts):
+    pictures.folder(tmp_path / "pics", *paths)
+    source = opened(f"folder:{tmp_path / 'pics'}")
+    assert source.classes == ()
+    assert names(source) == parts
+    assert [labels(split) for split in source.splits.values()] == [
+        [[-1]] * len(rows) for rows in parts.values()
+    ]
+    assert source.notes[0].startswith("images without labels: ")
+    read = source.splits["train"].reader()
+    first = (tmp_path / "pics" / parts["train"][0]).read_bytes()
+    assert read(tf.constant(0, tf.int64))[0].numpy() == first
+
+
+@pytest.mark.parametrize("place", ["cat", "train", "train/cat"])
+def test_one_class_folder_is_one_class(tmp_path, place):
+    pictures.folder(tmp_path / "pics", f"{place}/1.png", f"{place}/2.png", "dog/1.txt")
+    source = opened(f"folder:{tmp_path / 'pics'}")
+    assert source.classes == (place.rpartition("/")[2],)
+    assert labels(source.splits["train"]) == [[0], [0]]
+
+
+@pytest.mark.parametrize(
+    "folder, said",
+    [
+        ("", "has no labels, and objective=auto learns classes; add labels, e.g."),
+        ("a/", "has one class, and objective=auto learns classes"),
+    ],
+)
+@pytest.mark.parametrize("command", ["train", "plan"])
+def test_classes_are_not_learned_from_fewer_than_two(tmp_path, capsys, command, folder, said):
+    images = pictures.folder(tmp_path / "images", *(f"{folder}{k}.png" for k in range(40)))
+    words = [command, "--config=configs/quickstart.py", f"--config.data.source=folder:{images}"]
+    words += ["--config.batch_size=8", "--config.length=2 steps", "--config.schedule.warmup=0"]
+    where = {"train": f"--workdir={tmp_path / 'run'}", "plan": "--accelerator=cpu-1"}
+    assert main([*words, where[command]]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_balanced_part_needs_labels(tmp_path):
+    pictures.folder(tmp_path, *(f"{k}.png" for k in range(9)))
+    split = opened(f"folder:{tmp_path}").splits["train"]
+    with pytest.raises(BadInput, match=r"data\.balanced=True: the data has no labels"):
+        subset.choose(split, examples=3, fraction=1, balanced=True, exclude=(), classes=0)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("recipe", ["mae.py:small=true", "dino.py", "contrastive.py"])
+def test_images_in_one_folder_are_learned_without_labels(tmp_path, recipe, capsys):
+    images, run = pictures.folder(tmp_path / "images", *(f"{k}.png" for k in range(30))), tmp_path
+    data = [f"--config.data.source=folder:{images}", "--config.batch_size=8"]
+    words = ["train", f"--config=configs/{recipe}", f"--workdir={run / 'run'}", *data]
+    short = ["--config.length=1 steps", "--config.schedule.warmup=0", "--config.fewshot.sources=()"]
+    assert main([*words, *short]) == 0
+    given = [str(run / "run"), f"--data=folder:{images}"]
+    assert main(["features", *given, "--split=train", f"--out={run / 'f.npz'}"]) == 0
+    with np.load(run / "f.npz") as found:
+        assert set(found["labels"].ravel()) == {-1}
+        assert len(found["features"]) > 20
+    capsys.readouterr()
+    for command, said in (("fewshot", "it has no labels"), ("evaluate", "no head")):
+        assert main([command, *given]) == 2
+        assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("paths, shown", WRONG_FOLDERS.values(), ids=WRONG_FOLDERS)

@@ -144,7 +144,7 @@ def test_a_label_in_the_second_place_is_a_label():
 @pytest.mark.parametrize(
     "source, expected",
     [
-        (source_of(1, train=split_of([0]), test=split_of([0])), "it has 1 class"),
+        (source_of(1, train=split_of([0]), test=split_of([0])), "it has one class"),
         (source_of(train=split_of([0])), "no test or val split, only train"),
         (source_of(test=split_of([0])), "no train split, only test"),
     ],

@@ -254,9 +254,9 @@ def test_what_cannot_be_is_refused_before_anything_is_written(
 
 def test_evaluation_whose_classes_are_others_has_no_texts():
     columns = {"own": Evaluation({}), "few": Evaluation({}, np.array([[0, 1], [2, -1]]))}
-    objectives.check_texts(Siglip(), columns)
+    objectives.check_evaluations(Siglip(), columns)
     with pytest.raises(BadInput, match=r"evals\.few: each class of its images stands for several"):
-        objectives.check_texts(Siglip(template="a {}"), columns)
+        objectives.check_evaluations(Siglip(template="a {}"), columns)
 
 
 def test_labels_are_needed_to_learn_classes(tmp_path, capsys):

@@ -317,21 +317,30 @@ def fields(objective: Objective, images: images_lib.Images, classes: Sequence[st
     return Fields(spatial_fields(objective, images), texts)
 
 
-def check_classes(config: sections.Config, objective: Objective, classes: Sequence[str]) -> None:
-    """Raises BadInput for data without classes that an objective needs."""
+def check_classes(config: sections.Config, objective: Objective, classes: int) -> None:
+    """Raises BadInput for data with fewer classes than the objective needs to learn from."""
     templates = objective.texts is not None and objective.texts.templates
-    if not classes and (objective.LABELLED or templates):
+    one = classes == 1 and objective.LABELLED and config.loss.name == "softmax"
+    if one or (not classes and (objective.LABELLED or templates)):
         what = "makes texts of the names of classes" if templates else "learns classes"
         raise BadInput(
-            f"data.source={config.data.source!r} has no labels, and objective={config.objective} "
-            f"{what}; add labels, or choose another objective."
+            f"data.source={config.data.source!r} has {'one class' if one else 'no labels'}, and "
+            f"objective={config.objective} {what}; add labels, e.g. by a folder for each class, or "
+            "choose another objective."
         )
 
 
-def check_texts(objective: Objective, evaluations: Mapping[str, Evaluation]) -> None:
-    """Raises BadInput for an evaluation with other classes than those that texts are made of."""
+def check_evaluations(objective: Objective, evaluations: Mapping[str, Evaluation]) -> None:
+    """Raises BadInput for an evaluation without the classes that the objective learns.
+
+    Texts that are made of the names of classes are of those of the training data.
+    """
     made = objective.texts is not None and objective.texts.templates
     for name, one in evaluations.items():
+        if objective.LABELLED and not one.labelled:
+            raise BadInput(
+                f"evals.{name}: its images have no labels; give others, or leave it out."
+            )
         if made and one.columns is not None:
             raise BadInput(
                 f"evals.{name}: each class of its images stands for several of the training data, "

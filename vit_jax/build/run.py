@@ -188,8 +188,8 @@ def build(config: sections.Config, compile_first: Sequence[str] = ()) -> Run:
     recovery.passed("data")
     classes = len(source.classes)
     objective = objectives.make(config, variants.of(config.model, classes))
-    objectives.check_classes(config, objective, source.classes)
-    objectives.check_texts(objective, evals)
+    objectives.check_classes(config, objective, classes)
+    objectives.check_evaluations(objective, evals)
 
     with compile_ahead.ahead() as submit:
 

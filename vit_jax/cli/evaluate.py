@@ -165,6 +165,8 @@ def _test_set(
         source=source, split=split, labels=args.labels, classes=args.classes,
         data_dir=args.data_dir,
     )  # fmt: skip
+    if not test_set.labelled and known.classes:
+        raise BadInput(f"--data={source}: its images have no labels; give others, or --labels.")
     if test_set.columns is None:
         return test_set, known.classes
     if opened.stands_for and args.classes == "all":

@@ -9,11 +9,12 @@ Axes: B batch, V = 2 views, N = 2 B views, E embedding, K labels of an example.
 """
 
 import dataclasses
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
 
+from vit_jax.errors import BadInput
 from vit_jax.sharding import Axes
 from vit_jax.step.objective import PARAMETERS, Batch, Network, Objective, PyTree, Sums
 
@@ -49,6 +50,14 @@ class Contrastive(Objective):
             raise ValueError(f"temperature={self.temperature}; give a number above 0, up to 10.")
         if not all(isinstance(n, int) and 0 < n < 2**20 for n in (self.hidden, self.embedding)):
             raise ValueError("hidden and embedding are whole numbers of 1 or more.")
+
+    def for_classes(self, classes: int) -> Self:
+        if self.supervised and not classes:
+            raise BadInput(
+                "contrastive(supervised=True) compares images of one class, and the data has no "
+                "labels; leave the argument out."
+            )
+        return self
 
     def batch(self, height: int, width: int, channels: int) -> dict[str, jax.ShapeDtypeStruct]:
         return {"view": jax.ShapeDtypeStruct((VIEWS, height, width, channels), jnp.uint8)}

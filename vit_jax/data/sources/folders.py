@@ -12,9 +12,9 @@ import io
 import os
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -81,8 +81,8 @@ def _get(path: np.ndarray) -> bytes:
 
 
 _LAYOUT = (
-    "expected PATH/CLASS/*.jpg, or PATH/train/CLASS/*.jpg and PATH/test/CLASS/*.jpg "
-    f"({', '.join(EXTENSIONS)})"
+    "expected PATH/CLASS/*.jpg, or PATH/train/CLASS/*.jpg and PATH/test/CLASS/*.jpg, or images "
+    f"without labels in PATH, or in PATH/train and PATH/test ({', '.join(EXTENSIONS)})"
 )
 
 
@@ -163,16 +163,16 @@ def _wrong_layout(
         problem = "train/ is missing; rename the folder of training images to train"
     elif extra:
         problem = f"classes {extra} are not in train/"
-    elif len(names) == 1:
-        problem = f"needs two classes or more, found one: {names[0]}"
     elif images:
         problem = (
             f"{len(images)} images are not in a class folder, {_first(images, root)}; move them "
             "into one folder a class, or list them with their labels in a CSV file and give "
-            "csv:FILE (`vit_jax predict` takes such a folder as it is)"
+            "csv:FILE"
         )
+    elif names:
+        problem = f"one class folder, {names[0]}, with folders in it"
     else:
-        problem = f"{len(names)} class folders with images"
+        problem = "0 class folders with images"
     entries = ", ".join([p.name for p in _entries(root)][:8]) or "nothing"
     return BadInput(f"data.source=folder:{rest}: {problem}; {_LAYOUT}; found in {root}: {entries}.")
 
@@ -211,8 +211,49 @@ def _has_images(folder: Path) -> bool:
     return any(p.name.lower().endswith(EXTENSIONS) and p.name[0] != "." for p in folder.iterdir())
 
 
+_LEARNED = ("train", "all")  # the splits whose folders name the classes
+
+
+class _Found(NamedTuple):
+    """What the folders of the splits hold.
+
+    Attributes:
+      labelled: (split, image) in a class folder.
+      loose: (split, image) beside class folders.
+      others: files that are no images.
+      odd: pipes, sockets or devices.
+      deeper: number of folders inside class folders.
+    """
+
+    labelled: list[tuple[str, Path]]
+    loose: list[tuple[str, Path]]
+    others: list[Path]
+    odd: list[Path]
+    deeper: int
+
+
+def _search(parts: Mapping[str, Path]) -> _Found:
+    labelled, loose = list[tuple[str, Path]](), list[tuple[str, Path]]()
+    others, odd = list[Path](), list[Path]()
+    deeper = 0
+    for part, top in parts.items():
+        images, files, devices = sort_files(top)
+        loose += [(part, path) for path in images]
+        others += [path for path in files if path.name[0] != "."]
+        odd += devices
+        for folder in _subfolders(top):
+            images, files, devices = sort_files(folder)
+            labelled += [(part, path) for path in images]
+            others += files
+            odd += devices
+            deeper += len(_subfolders(folder))
+    return _Found(labelled, loose, others, odd, deeper)
+
+
 def open_folder(rest: str, _: Any) -> _Opened:
     """Returns class names, splits and notes of a folder.
+
+    Images in no class folders have no labels, and there are no names.
 
     Raises:
       BadInput: the folder is missing or has another layout.
@@ -223,40 +264,33 @@ def open_folder(rest: str, _: Any) -> _Opened:
         problem = f"is a {kind}" if kind else "does not exist"
         raise BadInput(f"data.source=folder:{rest}: {root} {problem}; {_LAYOUT}.")
     parts = _parts(rest, root)
-    files: list[tuple[str, str]] = []  # (split, path relative to root)
-    left_out: list[Path] = []
-    no_files: list[Path] = []
-    deeper = 0
-    for part, folder in parts.items():
-        left_out += [p for p in _entries(folder) if p.is_file() and p.name[0] != "."]
-        for class_folder in _subfolders(folder):
-            images, others, odd = sort_files(class_folder)
-            left_out += others
-            no_files += odd
-            deeper += len(_subfolders(class_folder))
-            files += [(part, path.relative_to(root).as_posix()) for path in images]
-    names = sorted({path.split("/")[-2] for part, path in files if part in ("train", "all")})
-    extra = sorted({path.split("/")[-2] for _, path in files} - set(names))
-    if len(names) < 2 or extra:
-        loose = [p for p in left_out if p.name.lower().endswith(EXTENSIONS)]
-        raise _wrong_layout(rest, root, names, extra, loose)
+    found = _search(parts)
+    files, left_out = found.labelled, [path for _, path in found.loose] + found.others
+    names = sorted({path.parent.name for part, path in files if part in _LEARNED})
+    extra = sorted({path.parent.name for _, path in files} - {*names})
+    learned = any(part in _LEARNED for part, _ in found.loose)
+    if unlabelled := learned and not files and not found.deeper:
+        files, left_out = found.loose, found.others
+    elif not names or extra or (len(names) == 1 and (found.loose or found.deeper)):
+        raise _wrong_layout(rest, root, names, extra, [path for _, path in found.loose])
 
     label = {name: i for i, name in enumerate(names)}
+    paths = [path.relative_to(root).as_posix() for _, path in files]
     table = _file_table(
-        [f"{root}/{path}" for _, path in files],
-        [path for _, path in files],
-        [label[path.split("/")[-2]] for _, path in files],
+        [f"{root}/{path}" for path in paths],
+        paths,
+        [label.get(path.parent.name, -1) for _, path in files],
     )
     rows_of = {p: np.array([i for i, f in enumerate(files) if f[0] == p], np.int64) for p in parts}
-    notes = []
+    notes = ["images without labels: they are in no class folders"] if unlabelled else []
     if left_out:
         text = f"{len(left_out)} files left out: beside class folders, or no image extension"
         notes.append(f"{text}; {_first(left_out, root)}")
-    if no_files:
-        text = f"{len(no_files)} pipes, sockets or devices in class folders left out"
-        notes.append(f"{text}; {_first(no_files, root)}")
-    if deeper:
-        notes.append(f"{deeper} folders inside class folders left out")
+    if found.odd:
+        text = f"{len(found.odd)} pipes, sockets or devices left out"
+        notes.append(f"{text}; {_first(found.odd, root)}")
+    if found.deeper:
+        notes.append(f"{found.deeper} folders inside class folders left out")
     return names, {p: Split(table, rows) for p, rows in rows_of.items() if len(rows)}, notes
 
 

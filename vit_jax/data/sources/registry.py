@@ -5,7 +5,8 @@
 
     tfds:NAME          a TensorFlow Datasets name, e.g. tfds:cifar10 or tfds:mnist:3.0.1; with boxes
                        or masks, see docs/detection.md and docs/segmentation.md
-    folder:PATH        class folders, or train/ and test/ (and val/) that contain class folders
+    folder:PATH        class folders, or train/ and test/ (and val/) that contain class folders; or
+                       images without labels in PATH, or in PATH/train and PATH/test
     csv:FILE           rows of path,label[,split]; paths are relative to the file; with a header
                        also a column text, with or without label
     records:GLOB       TFRecord files of tf.train.Example, or their folder; splits by name, as in

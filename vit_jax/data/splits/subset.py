@@ -70,6 +70,8 @@ def choose(
     if count == len(split):
         return split, [*notes, *split.notes()]
     note = f"{count:,} of {len(split):,} training images are kept, by hash"
+    if balanced and not classes:
+        raise BadInput("data.balanced=True: the data has no labels; leave it out.")
     if balanced:
         chosen, few = _balanced(split, count, classes)
         note += f", evenly from each class{few}"

@@ -62,9 +62,10 @@ def open_source(spec: str, options: Options) -> Source:
 def check(source: Source) -> None:
     """Raises BadInput for a source that nothing can be learned from; reads no image."""
     if len(source.classes) < 2:
+        has = "one class" if source.classes else "no labels"
         raise BadInput(
-            f"few-shot evaluation of {source.spec}: it has {len(source.classes)} class; "
-            "give a source with 2 or more."
+            f"few-shot evaluation of {source.spec}: it has {has}; "
+            "give a source with two classes or more, such as a folder for each class."
         )
     for name in (("train",), ("test", "val")):
         if not any(n in source.splits for n in name):

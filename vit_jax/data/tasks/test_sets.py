@@ -29,10 +29,12 @@ class Evaluation:
         of ImageNet-C, otherwise one named "". Their labels are column numbers.
       columns: int32 [C, G], padded with -1: the model's classes that each column stands for, whose
         highest logit counts; None if the columns are the model's classes.
+      labelled: whether the images have labels.
     """
 
     parts: dict[str, Split]
     columns: np.ndarray | None = None
+    labelled: bool = True
 
     def __len__(self) -> int:
         """Returns the number of examples of all parts."""
@@ -85,13 +87,13 @@ def open_test_set(
         meant, where, own = (), labels, tuple(imagenet_labels.wnids())
         for part, one in splits.items():
             parts[part] = imagenet_labels.match_labels(one, sets, f"{key}.labels={labels}")
+    if not own or not model.classes:
+        return _without_classes(splits, key, classes, labelled=bool(own))
     numbers = _numbers(meant or [(name,) for name in own], model, where, key)
     if classes == "all" and not meant:
         firsts = np.array([row[0] for row in numbers], np.int32)
         return _evaluation(parts, firsts, None, len(model.classes))
-    used = range(len(numbers))
-    if classes == "present":
-        used = np.unique(np.concatenate([_used(*one) for one in parts.values()])).tolist()
+    used = _used(parts) if classes == "present" else range(len(numbers))
     column_of = np.full(len(numbers), -1, np.int32)
     column_of[list(used)] = np.arange(len(used))
     columns = np.full((len(used), max(map(len, numbers))), -1, np.int32)
@@ -178,7 +180,6 @@ def _evaluation(
 ) -> Evaluation:
     """Returns the evaluation of some parts; label k becomes column column_of[k]."""
     same = columns is None and np.array_equal(column_of, np.arange(model_classes))
-    same |= not len(column_of)  # without classes, every label is -1
     mapped = {
         part: split if same and other is None else relabel_split(split, column_of, other)
         for part, (split, other) in parts.items()
@@ -186,14 +187,24 @@ def _evaluation(
     return Evaluation(mapped, columns)
 
 
-def _used(split: Split, other: np.ndarray | None) -> np.ndarray:
-    """Returns the labels that examples have, ascending."""
-    labels = other
-    if labels is None:
-        from vit_jax.data.splits import subset
+def _without_classes(
+    splits: dict[str, Split], key: str, classes: str, *, labelled: bool
+) -> Evaluation:
+    """Returns the evaluation where the images, or the training data, have no classes."""
+    if classes != "all":
+        raise BadInput(f"{key}: classes={classes} needs labels; leave it out.")
+    return Evaluation(splits, labelled=labelled)
 
-        labels = subset.labels(split, "the classes that are present")
-    return np.unique(labels[labels >= 0])
+
+def _used(parts: _Parts) -> list[int]:
+    """Returns the labels that examples have, ascending."""
+    from vit_jax.data.splits import subset
+
+    every = [
+        subset.labels(split, "the classes that are present") if other is None else other
+        for split, other in parts.values()
+    ]
+    return np.unique(np.concatenate([labels[labels >= 0] for labels in every])).tolist()
 
 
 def relabel_split(split: Split, column_of: np.ndarray, other: np.ndarray | None = None) -> Split:

@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 from jax.experimental import topologies
 
-from vit_jax.build import program, splits
+from vit_jax.build import objectives, program, splits
 from vit_jax.build import run as build
 from vit_jax.config import load as config_lib
 from vit_jax.data.sources.tfds import is_prepared
@@ -166,6 +166,7 @@ def measure(
     made = program.make(
         config, classes=classes, examples=examples, devices=targets, platform=platform
     )
+    objectives.check_classes(config, made.objective, classes)
     sent = least = estimate.collectives(made)
     if compiler:
         found = _compiled(made, accelerator)

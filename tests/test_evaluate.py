@@ -68,13 +68,13 @@ def folder_of_digits(root, *, names=str):
     return root
 
 
-@pytest.mark.integration
 def test_images_without_labels_are_refused(digits_run, tmp_path, capsys):
     images = pictures.folder(tmp_path / "images", *(f"{k}.png" for k in range(9)))
     assert main(["evaluate", str(digits_run), f"--data=folder:{images}"]) == 2
     assert f"--data=folder:{images}: its images have no labels" in capsys.readouterr().err
 
 
+@pytest.mark.integration
 def test_classes_of_other_data_go_by_their_names(digits_run, tmp_path, capsys):
     images = folder_of_digits(tmp_path / "images")
     (images / "0").rename(tmp_path / "zeros")  # the others move up by one

@@ -68,6 +68,13 @@ def test_programs_on_several_devices_have_options_of_their_own(monkeypatch):
     assert several == alone | option
 
 
+def test_the_compiler_of_a_device_of_this_process_is_asked():
+    class OfAnother:
+        process_index = jax.process_index() + 1
+
+    assert compile_ahead.options("cpu", (OfAnother(), jax.devices()[0])) != {}
+
+
 class Lowered:
     """A program that a compiler refuses with some words, unless sums are not fused."""
 

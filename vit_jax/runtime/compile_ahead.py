@@ -53,14 +53,15 @@ def options(platform: str, devices: tuple[Any, ...] = ()) -> dict[str, str | boo
 
     Args:
       platform: of the devices: cpu, gpu or tpu.
-      devices: those of the program, or their descriptions; the compiler of the first is asked.
-        (): jax's first device.
+      devices: those of the program, or their descriptions; the compiler of the first that this
+        process has is asked; some compile for no others. (): jax's first device.
     """
     several = _OF_SEVERAL.get(platform, {}) if len(devices) > 1 else {}
     wanted = _OPTIONS.get(platform, {}) | several
     if not wanted:
         return {}
-    place = jax.sharding.SingleDeviceSharding(devices[0]) if devices else None
+    mine = [device for device in devices if device.process_index == jax.process_index()]
+    place = jax.sharding.SingleDeviceSharding(mine[0]) if mine else None
     try:
         jax.jit(lambda: 0, out_shardings=place, compiler_options=wanted).lower().compile()
     except (jax.errors.JaxRuntimeError, ValueError) as e:  # another version of the compiler

@@ -45,8 +45,10 @@ def random_crop(op: ops.RandomCrop, image: np.ndarray, seed: Seed) -> np.ndarray
 def shift(op: ops.Shift, image: np.ndarray, seed: Seed) -> np.ndarray:
     """Applies `shift`: uint8 [H, W, C] to the same shape."""
     top, left = begin(2 * op.pixels, 2 * op.pixels, seed)
-    padded = np.pad(image, [(op.pixels, op.pixels)] * 2 + [(0, 0)])
-    return padded[top : top + image.shape[0], left : left + image.shape[1]]
+    rows, columns = image.shape[:2]
+    padded = np.zeros((rows + 2 * op.pixels, columns + 2 * op.pixels, image.shape[2]), image.dtype)
+    padded[op.pixels : op.pixels + rows, op.pixels : op.pixels + columns] = image
+    return padded[top : top + rows, left : left + columns]
 
 
 def crop_box(op: ops.InceptionCrop, height: int, width: int, seed: Seed) -> tuple[slice, slice]:

@@ -90,8 +90,14 @@ def noise(seed: Seed, shape: tuple[int, ...]) -> np.ndarray:
 
 def fold_in(seed: Seed, number: int) -> Seed:
     """Returns a seed for a number; `tf.random.experimental.stateless_fold_in` of an int32."""
+    return _first(seed), number
+
+
+@functools.lru_cache(1)  # the ops of a chain fold their numbers into one seed
+def _first(seed: Seed) -> int:
+    """Returns the first word of a seed as an int32."""
     word = words(seed, 1)[0]
-    return word - 2**32 if word >> 31 else word, number
+    return word - 2**32 if word >> 31 else word
 
 
 # ---------------------------------------------------------------- permutations

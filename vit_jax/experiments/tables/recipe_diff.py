@@ -19,11 +19,13 @@ Flat = Mapping[str, Any]  # dotted key -> value
 Difference = tuple[str, Any, Any]  # key, the run's value, the recipe's
 
 # Keys that a run may set in its own way: constants that come with weights, arithmetic and layout,
-# and aspects judged elsewhere (the data, further measurements).
+# and aspects judged elsewhere (the data, further measurements). Both readers give the same examples
+# and draws, and pixels within one grey level.
 FREE = (
-    "seed", "evals.*", "fewshot.*", "data.source", "data.records.*", "data.window_shards",
-    "data.mean", "data.std", "model.gelu", "model.ln_epsilon", "model.gn_epsilon",
-    "model.ws_epsilon", "model.ws_epsilon_in", "model.root_pool", "model.scan", "model.dtype",
+    "seed", "evals.*", "fewshot.*", "data.source", "data.reader", "data.records.*",
+    "data.window_shards", "data.mean", "data.std", "model.gelu", "model.ln_epsilon",
+    "model.gn_epsilon", "model.ws_epsilon", "model.ws_epsilon_in", "model.root_pool", "model.scan",
+    "model.dtype",
 )  # fmt: skip
 
 

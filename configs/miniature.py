@@ -84,8 +84,8 @@ TRIED_FINETUNE = (3e-4, 1e-3, 3e-3)
 RATES: dict[tuple[str, Any], float] = {
     ("vit", "pretrain"): 3e-3, ("hybrid", "pretrain"): 3e-3,
     ("vit", "scratch"): 3e-3, ("vit", "finetune"): 1e-3, ("hybrid", "finetune"): 3e-3,
-    ("vit", 2_000): 3e-3, ("vit", 10_000): 3e-3, ("vit", 48_000): 3e-3,
-    ("bit", 2_000): 3e-3, ("bit", 10_000): 3e-3, ("bit", 48_000): 3e-3,
+    ("vit", 2_000): 3e-3, ("vit", 10_000): 1e-3, ("vit", 48_000): 3e-3,
+    ("bit", 2_000): 1e-2, ("bit", 10_000): 1e-2, ("bit", 48_000): 1e-2,
 }  # fmt: skip
 
 _OWN = {"tier": "hour", "dataset": "cifar100", "model": "vit", "method": "scratch",

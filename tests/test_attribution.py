@@ -19,6 +19,13 @@ HloModule step, is_scheduled=true
   ROOT %scaled = f32[8,8] multiply(%dw, %dw), metadata={op_name="jit(step)/optimizer/mul"}
 }
 
+%moments (a: f32[8,8], b: f32[8,8]) -> f32[] {
+  %a = f32[8,8] parameter(0)
+  %b = f32[8,8] parameter(1)
+  %stepped = f32[8,8] add(%a, %b), metadata={op_name="jit(step)/optimizer/add"}
+  ROOT %total = f32[] reduce(%stepped, %stepped), metadata={op_name="jit(step)/metrics/reduce_sum"}
+}
+
 %sums (a: f32[8,8]) -> f32[8,8] {
   %a = f32[8,8] parameter(0)
   %twice = f32[8,8] add(%a, %a), metadata={op_name="jit(step)/jvp(ViT)/EncoderBlock/attn/out/add"}
@@ -67,6 +74,7 @@ ENTRY %main (p: f32[8,8], q: f32[8,8]) -> f32[8,8] {
   %between = f32[8,8] add(%own, %own), metadata={op_name="jit(step)/jvp(Net)/wavelets/close/add"}
   %still = f32[8,8] add(%between, %between), metadata={op_name="jit(step)/jvp(Net)/wavelets/here/add"}
   %updated = f32[8,8] fusion(%still, %fetched), kind=kOutput, calls=%product_and_update, metadata={op_name="jit(step)/optimizer/mul"}
+  %normed_too = f32[] fusion(%still, %fetched), kind=kLoop, calls=%moments, metadata={op_name="jit(step)/metrics/reduce_sum"}
   ROOT %moved = f32[8,8]{0,1} copy(%updated), metadata={op_name="jit(step)/transpose(jvp(ViT))/ViT._embed/reshape"}
 }
 """  # noqa: E501
@@ -85,6 +93,7 @@ def find():
     "name, part, direction",
     [
         ("updated", "MLP", "backward"),  # the product takes the time
+        ("normed_too", "optimizer", "update"),  # a norm of what is updated comes with it
         ("after", "attention: output", "forward"),  # without a name, by its contents
         ("converted", "MLP", "update"),  # by what it reads, across a copy
         ("zeros", "storing and fetching of what layers keep", "forward"),  # by what the loop does

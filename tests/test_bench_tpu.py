@@ -68,6 +68,14 @@ def test_text_says_that_these_are_estimates(compiler, capsys):
     assert row.endswith("baseline does not fit in memory")
 
 
+def test_nothing_but_errors_is_an_error(compiler, capsys):
+    compiler["ours"] = {"error": "does not fit in memory"}
+    assert main.main(["bench", "tpu", "--models=Ti/16", *SMALL]) == 2
+    shown = capsys.readouterr()
+    assert "ours does not fit in memory" in shown.out
+    assert "give a smaller --batch" in shown.err
+
+
 @pytest.mark.parametrize("name", ["v9", "h100", ""])
 def test_unknown_tpus_are_named_with_the_known_ones(compiler, name, capsys):
     assert main.main(["bench", "tpu", f"--tpu={name}", *SMALL]) == 2

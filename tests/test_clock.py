@@ -105,6 +105,14 @@ def test_an_instruction_whose_cost_the_compiler_cannot_say_leaves_no_estimate():
         clock.read(program, 1.0, 1.0, of_80)
 
 
+def test_what_slices_send_to_each_other_leaves_no_estimate():
+    sent = "%sent = (f32[8], u32[], token[]) send(%x, %token), channel_id=1, frontend_attributes="
+    sent += '{_xla_megascale_transfer_type="ALL_REDUCE"}'
+    program = f'ENTRY %main (x: f32[8]) -> f32[8] {{\n  {sent}, "estimated_cycles":"1"\n}}'
+    with pytest.raises(ValueError, match="slices send to each other"):
+        clock.read(program, 1.0, 1.0, of_80)
+
+
 def test_hidden_collectives_cost_nothing():
     hidden = clock.read(PROGRAM, 1.0, 1.0, lambda *_: 20.0)
     assert hidden is not None

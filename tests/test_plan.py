@@ -48,6 +48,7 @@ def figures(gib: float, **changes) -> Measured:
         "least_collective_bytes": {"data": {"all-reduce": 8 * 10**8}}, "beyond_least": 1.25,
         "limited_by": "compute", "steps": 1000, "batch_size": 64, "compile_secs": 1.0,
         "estimated_secs": 0.9, "parts": {"MLP": {"forward": 0.5, "backward": 0.4}},
+        "no_estimate": "",
     }  # fmt: skip
     return Measured(**given | changes)
 
@@ -150,7 +151,7 @@ def test_parts_of_a_short_step_are_not_rounded_to_zero(monkeypatch, compiler, ca
 
 
 def test_without_an_estimate_the_figures_are_those_at_best(monkeypatch, compiler, capsys):
-    bare = figures(1.0, estimated_secs=None, parts=None)
+    bare = figures(1.0, estimated_secs=None, parts=None, no_estimate="a loop has no end")
     monkeypatch.setattr(compiler, "ask", lambda self, question: bare)
     args = ["plan", "--config=configs/base.py", "--accelerator=v4-32", *SMALL]
     assert main.main([*args, "--json"]) == 0
@@ -160,10 +161,12 @@ def test_without_an_estimate_the_figures_are_those_at_best(monkeypatch, compiler
     assert found["parts"] is None
     assert main.main(args) == 0
     text = capsys.readouterr().out
-    assert "360 ms at best, limited by compute; this compiler gives no estimate" in text
+    assert "360 ms at best, limited by compute; no estimate: a loop has no end" in text
     assert "estimated" not in text
     assert main.main([*args, "--parts"]) == 2
-    assert "Give a TPU" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "on v4-32 is not known: a loop has no end. Measure a run" in error
+    assert "Give a TPU" not in error
 
 
 def test_step_that_does_not_fit_has_neither_estimate_nor_parts(monkeypatch, compiler, capsys):

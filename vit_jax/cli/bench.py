@@ -106,6 +106,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         asked = _asked(args, tuple(rest))
     if args.part == "tpu":
         results, text = _of_tpus(asked, args.tpu.split(","))
+        failed = all("error" in row["ours"] for row in results["rows"])
     elif args.part != "all":
         results, text = _measured(args.part, asked)
         failed = any("error" in row for row in results.get("rows", ()))
@@ -119,6 +120,8 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         results = {name: figures for name, (figures, _) in parts.items()}
         text = "\n\n".join(f"{name}\n{shown}" for name, (_, shown) in parts.items())
     print(json.dumps(results, indent=2) if args.json else text)
+    if failed and args.part == "tpu":
+        raise BadInput("bench tpu: no step of ours has an estimate; give a smaller --batch.")
     return int(failed)
 
 

@@ -60,7 +60,7 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
 
     planned = plan.plan(config, accelerator, args.slices, rate)
     if (args.parts or out) and planned.fits and planned.measured.parts is None:
-        raise _no_estimate(args.accelerator)
+        raise _no_estimate(args.accelerator, planned.measured.no_estimate)
     if args.json:
         print(json.dumps(planned.to_json(), indent=2))
     else:
@@ -80,8 +80,13 @@ def _page_file(out: str) -> Path:
     return arguments.writable(out)
 
 
-def _no_estimate(name: str) -> BadInput:
+def _no_estimate(name: str, why: str = "") -> BadInput:
+    measure = "easure a run: vit_jax train ... --config.profile=100:105."
+    if why:
+        return BadInput(
+            f"--parts and --out: the time of a step on {name} is not known: {why}. M{measure}"
+        )
     return BadInput(
         f"--parts and --out: no compiler here estimates the time of a step on {name}. Give a TPU "
-        "(v2 to tpu7x), or measure a run: vit_jax train ... --config.profile=100:105."
+        f"(v2 to tpu7x), or m{measure}"
     )

@@ -83,7 +83,8 @@ def answering(
     def measure(candidate: str) -> dict[str, Any] | None:
         if candidate == "ours":
             made = our_steps.for_device(our_steps.config(asked), device)
-            return _measured(made.lower_step, made.model.cfg, accelerator, asked)
+            found = _measured(made.lower_step, made.model.cfg, accelerator, asked)
+            return {"form": made.execution} | found
         cfg = baseline.config_of(asked)
         if cfg is None:
             return None
@@ -120,7 +121,10 @@ def _measured(
         return {"error": "does not fit in memory"}
     secs = time.monotonic() - began
     text, peak = compiled.as_text() or "", generation.flops
-    estimate = clock.read(text, generation.hertz, peak, lambda *_: 0.0)
+    try:
+        estimate = clock.read(text, generation.hertz, peak, lambda *_: 0.0)
+    except ValueError as e:
+        return {"error": f"has no estimate: {e}"}
     needs = compiled.memory_analysis()
     if estimate is None or needs is None:
         raise BadInput(f"the compiler writes no cycles for {accelerator.name}.")
@@ -144,6 +148,8 @@ def text(rows: Sequence[dict[str, Any]]) -> str:
         ))  # fmt: skip
         if row["ratio"]:
             lines[-1] += f"; ratio {row['ratio']:.2f}"
+        if form := row["ours"].get("form"):
+            lines.append(f"  ours: {form}")
     return "\n".join(lines)
 
 

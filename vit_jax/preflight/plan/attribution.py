@@ -22,12 +22,13 @@ COPIES = "copies and transposes"
 _STORING = "storing and fetching of what layers keep"
 _HEAD = "head and loss"
 _EMBEDDING = "patch embedding"
+_METRICS, _OPTIMIZER = "norms for metrics", "optimizer"
 
 # The first pattern that occurs in a name decides. A name is a path of functions, modules and
 # operations: jit(train_step)/transpose(jvp(ViT))/while/body/.../blocks/attn/query/dot_general.
 _PARTS: tuple[tuple[str, str], ...] = (
-    (r"/metrics/", "norms for metrics"),
-    (r"/optimizer/|opt_state", "optimizer"),
+    (r"/metrics/", _METRICS),
+    (r"/optimizer/|opt_state", _OPTIMIZER),
     (r"^jit\(\w+\)/while/body/closed_call/add$", "sums over micro-batches"),
     (r"_embed\b(?!.*backbone)|batch/image", _EMBEDDING),
     (r"dynamic_(update_)?(index_in_dim|slice)|jvp\(\w+\)+/concatenate$", _STORING),
@@ -87,6 +88,8 @@ class Attribution:
         products = [i for i in contained if i.opcode in ("convolution", "dot")]
         for one in (*products, each):  # a product takes longer than what is fused with it
             if part := _part(one):
+                if part == _METRICS and any(_part(i) == _OPTIMIZER for i in contained):
+                    part = _OPTIMIZER  # it sums up for a norm what it updates
                 return part, _direction(_name(one)) or _direction(_name(each))
         counted: dict[tuple[str, str | None], int] = defaultdict(int)
         for one in contained:

@@ -62,7 +62,7 @@ def read(
 
     Raises:
       ValueError: a loop or a kernel cannot be read, or the compiler gives no cycles for an
-        instruction.
+        instruction, as for one that sends to another slice.
     """
     if '"estimated_cycles"' not in text:
         return None
@@ -139,6 +139,8 @@ class _Reader:
         elif kernel := re.match(r"splash_mha_(fwd|dq|dkv)_", each.name):
             direction = "forward" if kernel[1] == "fwd" else "backward"
             yield KERNELS, direction, _PRODUCTS[kernel[1]] * _product_flops(each) / self.peak
+        elif each.opcode == "send" and hlo.between_slices(each):
+            raise ValueError("it has no estimate of what slices send to each other")
         elif not each.opcode.endswith(("-start", "-done")):
             cycles = re.search(r'"estimated_cycles":"(\d+)"', each.attributes)
             if cycles and int(cycles[1]) == _UNKNOWN:

@@ -65,6 +65,7 @@ class Measured:
     limited_by: str
     estimated_secs: float | None  # by the compiler's clock; None: it gives no cycles
     parts: dict[str, dict[str, float]] | None  # of `estimated_secs`, see `clock.Estimate`
+    no_estimate: str  # why this compiler, which writes cycles, gives none; "" where it gives one
     steps: int
     batch_size: int
     compile_secs: float
@@ -183,6 +184,7 @@ def measure(
             "compile_secs": 0.0,
             "estimated_secs": None,
             "parts": None,
+            "no_estimate": "",
         }
     secs, limit = estimate.step_secs(made, accelerator, sent)
     mesh = dict(made.rules.mesh.shape)
@@ -223,7 +225,7 @@ def _compiled(made: program.Program, accelerator: Accelerator) -> dict[str, Any]
             raise
         found = {"peak_bytes": _wanted_bytes(str(e)), "args_bytes": estimate.state_bytes(made),
                  "temp_bytes": 0, "collective_bytes": None,
-                 "estimated_secs": None, "parts": None}  # fmt: skip
+                 "estimated_secs": None, "parts": None, "no_estimate": ""}  # fmt: skip
         found["temp_bytes"] = found["peak_bytes"] - found["args_bytes"]
     else:
         needs, optimised = compiled.memory_analysis(), compiled.as_text()
@@ -253,7 +255,7 @@ def _compiled(made: program.Program, accelerator: Accelerator) -> dict[str, Any]
 
 
 def _timed(made: program.Program, accelerator: Accelerator, optimised: str) -> dict[str, Any]:
-    """Returns `estimated_secs` and `parts` of a compiled step; None where nothing is known."""
+    """Returns `estimated_secs` and `parts` of a compiled step, None where nothing is known."""
     mesh = hlo.program_mesh(optimised, dict(made.rules.mesh.shape))
 
     def collective_secs(computation: str, each: hlo.Instruction) -> float:
@@ -261,12 +263,14 @@ def _timed(made: program.Program, accelerator: Accelerator, optimised: str) -> d
         needed = estimate.sending_secs(made, accelerator, axes, kind, size) if axes else {}
         return sum(needed.values())
 
-    timed, hertz, peak = None, accelerator.generation.hertz, accelerator.generation.flops
+    timed, why = None, ""
+    hertz, peak = accelerator.generation.hertz, accelerator.generation.flops
     try:
         timed = clock.read(optimised, hertz, peak, collective_secs) if hertz else None
     except ValueError as e:  # another version of the compiler writes differently
-        log.warning("the compiler's cycles cannot be read: %s", e)
+        why = str(e)
     return {
+        "no_estimate": why,
         "estimated_secs": timed.secs if timed else None,
         "parts": timed.parts if timed else None,
     }

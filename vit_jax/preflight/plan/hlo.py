@@ -262,9 +262,7 @@ def collective_bytes(text: str, mesh: dict[str, int]) -> dict[str, dict[str, int
     entry, computations = parse(text)
     total: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for computation, each, times in _executed(entry, computations):
-        between = re.search(r'_xla_megascale_transfer_type="(\w+)"', each.attributes)
-        if each.opcode == "send" and between:
-            kind = between[1].lower().replace("_", "-")
+        if each.opcode == "send" and (kind := between_slices(each)):
             total["replica"][kind] += times * shape_bytes(_elements(each.shape)[0])
         elif each.opcode.removesuffix("-start") in KINDS:
             axes, kind, size = sent(computation, each, inside)
@@ -311,6 +309,12 @@ def _elements(shape: str) -> list[str]:
         else:
             parts[-1] += char
     return [p.strip() for p in parts]
+
+
+def between_slices(each: Instruction) -> str:
+    """Returns the kind of the collective between slices that an instruction is part of, or ""."""
+    found = re.search(r'_xla_megascale_transfer_type="(\w+)"', each.attributes)
+    return found[1].lower().replace("_", "-") if found else ""
 
 
 def _payload(each: Instruction, kind: str, members: int) -> int:

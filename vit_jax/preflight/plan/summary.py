@@ -123,7 +123,8 @@ def _times(planned: Plan) -> dict[str, list[str]]:
     speed = f"{measured.batch_size / measured.step_secs:,.0f} images/s at best"
     run = f"{planned.hours:.3g} hours, {_short(planned.chip_hours)} chip-hours at best"
     if measured.estimated_secs is None or hours is None or chip_hours is None:
-        unknown = "this compiler gives no estimate" if planned.fits else "too large to estimate"
+        unknown = measured.no_estimate or "this compiler gives none"
+        unknown = f"no estimate: {unknown}" if planned.fits else "too large to estimate"
         return {
             "step": [f"{step}; {unknown}"],
             "speed": [f"{speed}"],

@@ -145,9 +145,9 @@ def _arguments(arg: str | None) -> Any:
 
 
 def _of_augreg(init: str) -> bool:
-    """Returns True if weights are AugReg's, by their published name or as a run."""
-    if init.endswith((".npz", ".safetensors")):
-        return bool(re.search(r"-(i1k|i21k)-\d+ep-[^/]*$", init))
+    """Returns True if weights are AugReg's, by their published name, timm's, or as a run."""
+    if init.startswith("hf:") or init.endswith((".npz", ".safetensors")):
+        return bool(re.search(r"(-(i1k|i21k)-\d+ep-|\.augreg)[^/]*$", init))
     saved = of_run(init)
     return saved is not None and saved.recipe.protocol == "augreg"
 
@@ -299,21 +299,30 @@ def _paper(config: Any, args: Any, name: str, task: vtab.Task | None) -> None:
     of_size = f"-{args.size}" if args.size not in (0, usual) else ""
     config.recipe.protocol = preprocess + of_size + "-polyak" * args.polyak
     if not args.standin:
-        base.expect(config, _published(args, config.data.image_size))
+        base.expect(config, _published(args, config.data.image_size, config.model.dropout))
 
 
-def _published(args: Any, size: int) -> expectations.Expected | None:
+def _published(args: Any, size: int, dropout: float) -> expectations.Expected | None:
     """Returns the published result of a fine-tuning; None if the weights are not of a paper."""
-    name = args.init.rpartition("/")[2]
-    if re.search(r"-i(1k|21k)-\d+ep-", name):  # AugReg, whose recommended files have results
-        if not augreg.is_recommended(name) or (args.dataset, args.polyak) != ("imagenet", False):
+    if _of_augreg(args.init):  # its recommended files have results
+        if not augreg.is_recommended(args.init.rpartition("/")[2]) or args.polyak:
             return None
-        return expectations.recommended_augreg(args.variant, size)
-    of_paper = re.search(r"(^|/)imagenet21k/(R\d+\+)?ViT-\w+\.npz$", args.init)
-    upstream = args.upstream or ("imagenet21k" if of_paper else "")
-    return expectations.fine_tuned(
-        args.variant, upstream, args.dataset, size=size, polyak=args.polyak
+        if args.dataset == "imagenet":
+            return expectations.recommended_augreg(args.variant, size)
+        return expectations.of_big_vision(args.variant, args.dataset, size)
+    place = re.search(r"(^|/)imagenet(1|21)k/(R\d+\+)?(ViT|Mixer)-\w+\.npz$", args.init)
+    upstream = args.upstream or {"1": "imagenet", "21": "imagenet21k"}.get(
+        place[2] if place else "", ""
     )
+    if dropout == _usual_dropout(args):
+        found = expectations.fine_tuned(
+            args.variant, upstream, args.dataset, size=size, polyak=args.polyak
+        )
+        if found:
+            return found
+    if args.polyak:
+        return None
+    return expectations.of_readme(args.variant, upstream, args.dataset, size=size, dropout=dropout)
 
 
 PREPROCESS = {

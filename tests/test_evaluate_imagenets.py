@@ -146,8 +146,12 @@ def test_a_row_for_each_file_beside_the_papers_rows(tmp_path, capsys):
             examples=46_837)  # fmt: skip
     written(tmp_path / "a", "folder:/d/imagenet-a", among="present", top1=0.25, examples=7_500)
     written(tmp_path / "c", "folder:/d/c/{corruption}/{severity}", mce=0.425, examples=3_750_000)
-    written(tmp_path / "other", "tfds:imagenet_sketch", weights="/w/other.npz", examples=50,
+    written(tmp_path / "other", "tfds:imagenet_sketch", weights="/w/other.npz", examples=50_889,
             model={"image_size": 224, "published": "augreg/x.npz"})  # fmt: skip
+    written(tmp_path / "merged", "tfds:imagenet2012", top1=0.8,
+            model={"image_size": 224, "published": "augreg/x.npz", "merge": 8})  # fmt: skip
+    written(tmp_path / "part", "folder:/d/imagenet-r", among="present", top1=0.5, examples=50)
+    written(tmp_path / "percent", "folder:/d/imagenet-v2", top1=93.2, examples=10_000)
     code, printed, _ = model_commands.command(
         capsys, "table", "robustness", f"--runs={tmp_path}", "--format=csv"
     )
@@ -156,10 +160,13 @@ def test_a_row_for_each_file_beside_the_papers_rows(tmp_path, capsys):
     assert rows["weights"] == "weights,pixels,ImageNet,ReaL,A,Sketch,C (mCE),ObjectNet"
     assert rows["/w/mine.npz"] == "/w/mine.npz,384,84.66,88.00,25.00,,42.50,"
     assert rows["augreg/x.npz"] == "augreg/x.npz,224,,,,50.00,,"
+    assert rows['"augreg/x.npz'] == '"augreg/x.npz, 8 tokens merged",224,80.00,,,,,'
     assert '"paper: ViT-B/16, ImageNet-21k",384,83.97,88.35,,,,' in printed
     assert '"paper: ViT-H/14, JFT-300M",384,88.04,90.33,,,,61.70' in printed
     found = table.read(tmp_path).remarks
-    assert [text for text in found if "50 of 50,889 images" in text] == list(found)
+    assert len(found) == 2
+    assert any("50 of 30,000 images" in text for text in found)
+    assert any("93.2 is no share from 0 to 1" in text for text in found)
 
 
 def test_what_the_table_does_not_count_is_told(tmp_path):

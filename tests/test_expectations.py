@@ -96,6 +96,12 @@ def test_nothing_else_of_fine_tuning_is_expected(expected_of_all):
         ("model=L/16,dataset=imagenet,upstream=imagenet21k,size=512,polyak=true", 85.30),
         ("model=H/14,dataset=flowers,upstream=jft,stage=final", 99.68),
         ("model=L/16,dataset=vtab/svhn,upstream=imagenet21k", 80.9),
+        ("model=L/32,dataset=imagenet,upstream=imagenet21k,dropout=0.0", 81.89),
+        ("model=R50+B/16,dataset=imagenet,init=imagenet21k/R50+ViT-B_16.npz", 85.08),
+        ("model=Mixer-B/16,dataset=cifar10,size=224,init=imagenet21k/Mixer-B_16.npz", 96.82),
+        ("model=Mixer-B/16,dataset=cifar10,size=224,init=imagenet1k/Mixer-B_16.npz", 96.72),
+        ("dataset=cifar10,model=auto,init=augreg/B_32-i21k-300ep-lr_0.001-aug_light1-wd_0.1-"
+         "do_0.0-sd_0.0.npz", 98.55),
         ("dataset=imagenet,model=auto,init=augreg/B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-"
          "do_0.0-sd_0.0.npz", 85.49),
     ],

@@ -132,11 +132,26 @@ def test_augreg_is_known_by_its_long_names():
     assert "itself fine-tuned" in tuned.dataset
 
 
+@pytest.mark.parametrize(
+    "name, expected",
+    [
+        ("hf:google/vit-base-patch16-224-in21k", Origin("imagenet21k", "paper", 90)),
+        ("hf:timm/vit_large_patch16_224.orig_in21k", Origin("imagenet21k", "paper", 90)),
+        ("hf:timm/vit_base_patch16_224.augreg_in21k", Origin("imagenet21k", "augreg", 300)),
+        ("hf:google/vit-base-patch16-224", None),  # fine-tuned
+        ("hf:timm/vit_base_patch16_224.augreg_in21k_ft_in1k", None),
+    ],
+)
+def test_weights_of_the_hub_are_known_by_their_names(name, expected):
+    assert lineage.published_origin(name) == expected
+
+
 @pytest.mark.parametrize("said, dataset", [("ImageNet-21k", "imagenet21k"), ("i1k", "imagenet"),
                                            ("JFT-300M", "jft"), ("places", "places")])  # fmt: skip
 def test_other_files_are_what_the_recipe_says(tmp_path, said, dataset):
     paper_runs.transfer(tmp_path / "last", 90.0, init="w.npz", recipe__upstream=said)
-    assert origin(tmp_path) == Origin(dataset)
+    unlike = () if dataset == "jft" else ("an unknown recipe",)  # no name of JFT's weights is known
+    assert origin(tmp_path) == Origin(dataset, unlike=unlike)
 
 
 def test_file_that_nobody_explains_is_said_to_be_so(tmp_path):

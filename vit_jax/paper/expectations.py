@@ -4,7 +4,8 @@
 """The published result of a recipe, with its source: what `config.expected` says.
 
 Published are arXiv:2010.11929, Tables 2, 5 and 9; upstream accuracies that its authors gave
-(google-research/vision_transformer issue 62); and AugReg (arXiv:2106.10270), Figure 4 and Table 3.
+(google-research/vision_transformer issue 62) and that repeat Table 5, in their README; AugReg
+(arXiv:2106.10270), Figure 4 and Table 3; and big_vision's results of one of its checkpoints.
 Everything else, such as BiT's pre-training, has no expectation. The tolerances are ours. Start from
 `fine_tuned`, `pretrained` or `augreg_pretrained`.
 """
@@ -13,7 +14,7 @@ import dataclasses
 import math
 
 from vit_jax import paper
-from vit_jax.paper import pretraining, results, vtab
+from vit_jax.paper import pretraining, replications, results, vtab
 
 # Two published runs of the authors with equal settings differ by up to 0.38 points (the README of
 # google-research/vision_transformer in 2021), five of big_vision's by up to 0.53.
@@ -122,6 +123,40 @@ def _of_task(variant: str, upstream: str, dataset: str) -> Expected | None:
             source = f"{_VIT}, Table 9: {value.value} %; mean of 19 tasks in Table 2: "
             source += f"{whole[0]} +- {whole[1]} %"
             return _of_percent("test/top1", value.value, _TASK, source)
+    return None
+
+
+def of_readme(
+    variant: str, upstream: str, dataset: str, *, size: int, dropout: float
+) -> Expected | None:
+    """Returns the authors' own replication of a fine-tuning, of ViT or Mixer; None without one.
+
+    Args:
+      variant: the model.
+      upstream: imagenet21k or imagenet.
+      dataset: dataset of configs/transfer.py.
+      size: side of the images in pixels.
+      dropout: rate of dropout.
+    """
+    usual = 224 if variant.startswith("Mixer") else 384
+    for one in (*replications.readme(), *replications.mixer()):
+        same = (one.model, one.upstream, one.dataset, one.dropout) == (
+            variant, upstream, dataset, dropout
+        )  # fmt: skip
+        if same and size == usual:
+            source = (
+                f"README of google-research/vision_transformer, dropout {dropout}: {one.top1} %"
+            )
+            return _of_percent("test/top1", one.top1, LEAST, source)
+    return None
+
+
+def of_big_vision(variant: str, dataset: str, size: int) -> Expected | None:
+    """Returns big_vision's result of AugReg's recommended checkpoint; None without one."""
+    for one in replications.big_vision():
+        if (one.model, one.dataset, size) == (variant, dataset, 384):
+            source = f"big_vision's configs/transfer.py, mean of {one.runs} runs: {one.top1} %"
+            return _of_percent("test/top1", one.top1, _tolerance(one.std), source)
     return None
 
 

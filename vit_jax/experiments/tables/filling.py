@@ -20,7 +20,7 @@ from vit_jax.experiments.tables.cells import Cell, Table, Want
 from vit_jax.experiments.tables.lineage import Ancestry
 from vit_jax.experiments.tables.run_matching import SELECT, Placed, Placer, is_vtab
 from vit_jax.experiments.tables.run_results import Run
-from vit_jax.paper import replications, results
+from vit_jax.paper import replications, results, robustness
 
 # The status of a cell.
 MISSING, RUNNING, WITHIN, OFF = "missing", "running", "within tolerance", "off"
@@ -186,8 +186,12 @@ def _measured(want: Want, places: Sequence[Placed], protocol: str) -> _Measureme
         value = run.metric(want.metric)
         if not why_not and place.protocol not in ("", protocol):
             why_not = (f"protocol {place.protocol}",)
-        images, whole = run.images(want.metric), results.test_images(want.dataset)
-        if want.metric == "test/top1" and images and whole and images != whole:
+        section = want.metric.partition("/")[0]
+        whole = robustness.IMAGES.get(section)
+        if want.metric == "test/top1":
+            whole = results.test_images(want.dataset)
+        images = run.images(want.metric)
+        if images and whole and images != whole:
             why_not = (*why_not, f"{images:,} of {whole:,} test images")
         if value is None:
             measurements.running |= run.running and why_not in ((), (SELECT,))

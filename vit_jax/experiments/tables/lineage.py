@@ -82,9 +82,11 @@ class Ancestry:
         recorded = provenance.read(run.folder).init_published
         if recorded == provenance.OTHER:
             return Origin(f"{init} (has the name of a published file, but another SHA-256)")
-        return published_origin(recorded or init) or Origin(
-            upstream or f"{init} (recipe.upstream does not say)"
-        )
+        known = published_origin(recorded or init)
+        if known or not upstream:
+            return known or Origin(f"{init} (recipe.upstream does not say)")
+        # No file of JFT is published, so that its name could tell nothing.
+        return Origin(upstream, unlike=() if upstream == "jft" else ("an unknown recipe",))
 
     def _pretraining(self, run: Run, upstream: str = "") -> Origin:
         key = run.folder, upstream
@@ -171,6 +173,8 @@ def _epochs(length: str) -> int:
 
 def published_origin(init: str) -> Origin | None:
     """Returns the origin of a published file, by its name or its place; None for other files."""
+    if init.startswith("hf:"):
+        return _of_hub(init)
     if not init.endswith(".npz"):
         return None
     short = "/".join(Path(init).parts[-2:])
@@ -188,6 +192,15 @@ def published_origin(init: str) -> Origin | None:
     match = re.fullmatch(r"BiT-([SM])-R\d+x\d+\.npz", stem)
     if match and published.url(stem):
         return Origin({"S": "imagenet", "M": "imagenet21k"}[match[1]], "bit", 90)
+    return None
+
+
+def _of_hub(init: str) -> Origin | None:
+    """Returns the origin of weights that Google and timm converted from the published files."""
+    if re.fullmatch(r"hf:google/vit-\w+-patch\d+-\d+-in21k|hf:timm/vit_\w+\.orig_in21k", init):
+        return Origin("imagenet21k", "paper", 90)
+    if re.fullmatch(r"hf:timm/vit_\w+\.augreg_in21k", init):
+        return Origin("imagenet21k", "augreg", 300)
     return None
 
 

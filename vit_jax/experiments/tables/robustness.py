@@ -9,6 +9,7 @@ the ViT paper stand beside them (Table 5, section D.9). Start from `read`, then 
 
 import dataclasses
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,7 @@ def read(root: Path) -> Report:
     runs, broken = run_results.read(root)
     rows: dict[tuple[str, str], dict[str, float]] = {}
     remarks = [f"not readable: {text}" for text in broken]
-    for folder, _, files in storage.walk(root):
+    for folder, _, files in sorted(storage.walk(root)):
         if EVALUATION in files:
             remarks += _add_evaluation(rows, Path(folder) / EVALUATION)
     for run in runs:
@@ -77,6 +78,7 @@ def _add_evaluation(rows: dict[tuple[str, str], dict[str, float]], file: Path) -
         model = one["model"]
         published = model.get("published") or provenance.OTHER
         name = str(one["weights"] if published == provenance.OTHER else published)
+        name += f", {model['merge']} tokens merged" if "merge" in model else ""
         measured = {key: one.get(key) for key in ("top1", "mce", "examples")}
         test = robustness.name_of(str(one["data"]), str(one["labels"]))
         pixels, among, split = str(model["image_size"]), one["among"], str(one["split"])
@@ -119,13 +121,15 @@ def _add(
     value = measured.get("mce" if test == "c" else "top1")
     if not isinstance(value, float | int):
         return [f"{where}: no {'mce' if test == 'c' else 'top1'}"]
+    if not 0 <= value <= (math.inf if test == "c" else 1):  # an mCE is relative to AlexNet
+        return [f"{where}: {value} is no share from 0 to 1"]
+    whole = robustness.IMAGES[test]
+    if measured.get("examples") != whole:
+        return [f"{where}: {_COLUMNS[test]} has {measured.get('examples')} of {whole:,} images"]
     row = rows.setdefault(key, {})
     if test in row and abs(row[test] - 100 * value) > 1e-9:
         return [f"{where}: {_COLUMNS[test]} of {key[0]} was measured twice, {row[test]:.2f} counts"]
     row[test] = 100 * value
-    whole = robustness.IMAGES[test]
-    if measured.get("examples") != whole:
-        return [f"{where}: {_COLUMNS[test]} has {measured.get('examples')} of {whole:,} images"]
     return []
 
 

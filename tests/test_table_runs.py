@@ -137,7 +137,16 @@ def test_augreg_is_known_by_its_long_names():
     [
         ("hf:google/vit-base-patch16-224-in21k", Origin("imagenet21k", "paper", 90)),
         ("hf:timm/vit_large_patch16_224.orig_in21k", Origin("imagenet21k", "paper", 90)),
-        ("hf:timm/vit_base_patch16_224.augreg_in21k", Origin("imagenet21k", "augreg", 300)),
+        (
+            "hf:timm/vit_base_patch16_224.augreg_in21k",
+            Origin("imagenet21k", "augreg", 300, ("settings that its name does not tell",)),
+        ),
+        (
+            "augreg/B_32-i21k-300ep-lr_0.001-aug_strong2-wd_0.03-do_0.1-sd_0.1.npz",
+            Origin(
+                "imagenet21k", "augreg", 300, ("other settings than those of the recommended file",)
+            ),
+        ),
         ("hf:google/vit-base-patch16-224", None),  # fine-tuned
         ("hf:timm/vit_base_patch16_224.augreg_in21k_ft_in1k", None),
     ],

@@ -17,7 +17,7 @@ from vit_jax.experiments.tables import recipe_diff, run_results
 from vit_jax.experiments.tables.cells import Want
 from vit_jax.experiments.tables.run_results import Run
 from vit_jax.models import published
-from vit_jax.paper import transfer, vtab
+from vit_jax.paper import augreg, transfer, vtab
 
 # Every spelling, without "-" and "_" and in lower case -> dataset.
 _NAMES = {
@@ -188,7 +188,9 @@ def published_origin(init: str) -> Origin | None:
     if match and published.url(f"augreg/{stem}"):
         if "--" in stem:
             return Origin(f"{stem} (itself fine-tuned)")
-        return Origin(_NAMES[match[1]], "augreg", int(match[2]))
+        best = match.groups() != ("i21k", "300") or augreg.is_recommended(stem)
+        other = () if best else ("other settings than those of the recommended file",)
+        return Origin(_NAMES[match[1]], "augreg", int(match[2]), other)
     match = re.fullmatch(r"BiT-([SM])-R\d+x\d+\.npz", stem)
     if match and published.url(stem):
         return Origin({"S": "imagenet", "M": "imagenet21k"}[match[1]], "bit", 90)
@@ -200,7 +202,7 @@ def _of_hub(init: str) -> Origin | None:
     if re.fullmatch(r"hf:google/vit-\w+-patch\d+-\d+-in21k|hf:timm/vit_\w+\.orig_in21k", init):
         return Origin("imagenet21k", "paper", 90)
     if re.fullmatch(r"hf:timm/vit_\w+\.augreg_in21k", init):
-        return Origin("imagenet21k", "augreg", 300)
+        return Origin("imagenet21k", "augreg", 300, ("settings that its name does not tell",))
     return None
 
 

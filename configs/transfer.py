@@ -311,18 +311,12 @@ def _published(args: Any, size: int, dropout: float) -> expectations.Expected | 
             return expectations.recommended_augreg(args.variant, size)
         return expectations.of_big_vision(args.variant, args.dataset, size)
     place = re.search(r"(^|/)imagenet(1|21)k/(R\d+\+)?(ViT|Mixer)-\w+\.npz$", args.init)
-    upstream = args.upstream or {"1": "imagenet", "21": "imagenet21k"}.get(
-        place[2] if place else "", ""
-    )
-    if dropout == _usual_dropout(args):
-        found = expectations.fine_tuned(
-            args.variant, upstream, args.dataset, size=size, polyak=args.polyak
-        )
-        if found:
-            return found
-    if args.polyak:
-        return None
-    return expectations.of_readme(args.variant, upstream, args.dataset, size=size, dropout=dropout)
+    of_file = {"1": "imagenet", "21": "imagenet21k"}[place[2]] if place else ""
+    of = args.variant, args.upstream or of_file, args.dataset
+    found = expectations.fine_tuned(*of, size=size, polyak=args.polyak)
+    if found and dropout == _usual_dropout(args):
+        return found
+    return expectations.of_readme(*of, size=size, polyak=args.polyak, dropout=dropout)
 
 
 PREPROCESS = {

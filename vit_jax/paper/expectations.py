@@ -127,7 +127,7 @@ def _of_task(variant: str, upstream: str, dataset: str) -> Expected | None:
 
 
 def of_readme(
-    variant: str, upstream: str, dataset: str, *, size: int, dropout: float
+    variant: str, upstream: str, dataset: str, *, size: int, polyak: bool, dropout: float
 ) -> Expected | None:
     """Returns the authors' own replication of a fine-tuning, of ViT or Mixer; None without one.
 
@@ -136,6 +136,7 @@ def of_readme(
       upstream: imagenet21k or imagenet.
       dataset: dataset of configs/transfer.py.
       size: side of the images in pixels.
+      polyak: whether parameters are averaged.
       dropout: rate of dropout.
     """
     usual = 224 if variant.startswith("Mixer") else 384
@@ -143,7 +144,7 @@ def of_readme(
         same = (one.model, one.upstream, one.dataset, one.dropout) == (
             variant, upstream, dataset, dropout
         )  # fmt: skip
-        if same and size == usual:
+        if same and (size, polyak) == (usual, False):
             source = (
                 f"README of google-research/vision_transformer, dropout {dropout}: {one.top1} %"
             )

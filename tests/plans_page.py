@@ -102,11 +102,8 @@ def recipes() -> list[dict[str, Any]]:
                 recipe = f"model={model},dataset={dataset},epochs={epochs}"
                 big = dataset == "imagenet21k" and model == "L/16"
                 then = ("v3-8", ["accumulation=32"]) if big else ("v3-512", [])
-                large = dataset == "jft" and model == "H/14"
-                today = (
-                    TODAY,
-                    ["mesh.fsdp=8"] if large else [],
-                )  # whole, it takes 93 % of the memory
+                large = dataset == "jft" and model == "H/14"  # whole, it takes 93 % of the memory
+                today = TODAY, ["mesh.fsdp=8"] if large else []
                 for accelerator, settings in (then, today):
                     rows.append(
                         {"recipe": recipe, "accelerator": accelerator, "settings": settings}

@@ -165,7 +165,7 @@ def test_without_an_estimate_the_figures_are_those_at_best(monkeypatch, compiler
     assert "estimated" not in text
     assert main.main([*args, "--parts"]) == 2
     error = capsys.readouterr().err
-    assert "on v4-32 is not known: a loop has no end. Measure a run" in error
+    assert "on v4-32 is not known: a loop has no end; measure a run" in error
     assert "Give a TPU" not in error
 
 

@@ -81,12 +81,12 @@ def _page_file(out: str) -> Path:
 
 
 def _no_estimate(name: str, why: str = "") -> BadInput:
-    measure = "easure a run: vit_jax train ... --config.profile=100:105."
+    how = "measure a run: vit_jax train ... --config.profile=100:105."
     if why:
         return BadInput(
-            f"--parts and --out: the time of a step on {name} is not known: {why}. M{measure}"
+            f"--parts and --out: the time of a step on {name} is not known: {why}; {how}"
         )
     return BadInput(
         f"--parts and --out: no compiler here estimates the time of a step on {name}. Give a TPU "
-        f"(v2 to tpu7x), or m{measure}"
+        f"(v2 to tpu7x), or {how}"
     )

@@ -472,14 +472,17 @@ needs_libtpu = pytest.mark.skipif(
 def test_parts_of_real_steps_are_attributed_and_add_up(overrides, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     overrides = ["--config.model.dtype=bfloat16", *overrides]
-    measured = plan.plan(base(*overrides), topology.find("v3-8")).measured
+    accelerator = topology.find("v3-8")
+    measured = plan.plan(base(*overrides), accelerator).measured
     parts = {part: sum(directions.values()) for part, directions in measured.parts.items()}
     assert sum(parts.values()) == pytest.approx(measured.estimated_secs)
     assert parts.get(attribution.OTHER, 0) < 0.05 * measured.estimated_secs
-    assert {"MLP", "optimizer", "norms for metrics", "patch embedding", "norms"} <= parts.keys()
+    assert {"MLP", "optimizer", "patch embedding", "norms"} <= parts.keys()
     directions = measured.parts["MLP"]
     assert 0.2 < directions["forward"] / directions["backward"] < 1.5
-    assert 0 < sum(measured.parts["optimizer"].values()) < 0.3 * measured.estimated_secs
+    # It reads and writes weights and two moments, reads gradients, and sums up for the norms.
+    read_once = measured.args_bytes / accelerator.generation.memory_rate
+    assert 7 / 3 < parts["optimizer"] / read_once < 6
 
 
 @needs_libtpu

@@ -3,6 +3,7 @@
 
 """Batches: every example counted once, shapes that never vary, errors that name the file."""
 
+import dataclasses
 import types
 
 import jax
@@ -14,7 +15,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from vit_jax.data.pipeline import pipeline
 from vit_jax.data.sources import registry as sources
 from vit_jax.data.sources.source import Options
-from vit_jax.data.splits import order
+from vit_jax.data.splits import order, subset
+from vit_jax.data.tensorflow import tf
 from vit_jax.errors import BadInput
 
 
@@ -33,6 +35,37 @@ def message(function):
     said = str(caught.value)
     assert [word for word in ("\n", "Traceback", "in user code") if word in said] == []
     return said
+
+
+# ---------------------------------------------------------------- end
+
+
+def read_labels(split):
+    table = dataclasses.replace(split.table, labels=None)
+    return subset.labels(dataclasses.replace(split, table=table), "a test")
+
+
+READERS = {
+    "training": lambda split: list(pictures.batches(split, image_size=6).train(0, 2)),
+    "evaluation": lambda split: list(pictures.batches(split, image_size=6).evaluation()),
+    "raw in memory": lambda split: pictures.batches(split, image_size=6).cached("raw"),
+    "decoded in memory": lambda split: pictures.batches(split, image_size=6).cached("decoded"),
+    "labels": read_labels,
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_no_thread_of_tensorflow_tunes_what_is_fixed(tmp_path, monkeypatch, reader):
+    """It can miss the end of an iterator, and whoever drops that waits for it, up to 60 s."""
+    tuned, iterate = [], tf.data.Dataset.__iter__
+
+    def noted(dataset):
+        tuned.append(dataset.options().autotune.enabled)
+        return iterate(dataset)
+
+    monkeypatch.setattr(tf.data.Dataset, "__iter__", noted)
+    READERS[reader](folder_split(tmp_path))
+    assert {*tuned} == {False}
 
 
 # ---------------------------------------------------------------- evaluation

@@ -84,6 +84,25 @@ def xla() -> Any:
     return xla
 
 
+def untuned(dataset: Any, threads: int | None = None) -> Any:
+    """Returns a dataset of tf.data as it is stated, in order, without TensorFlow's tuning.
+
+    Numbers of calls and of prefetched batches are fixed in this project, so there is nothing to
+    tune. The thread that tunes can miss the end of an iterator. Whoever drops the iterator then
+    waits until that thread wakes up, which is after up to 60 s in a long run.
+
+    Args:
+      dataset: a tf.data.Dataset.
+      threads: number of threads of its own; None: it shares those of the process.
+    """
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    options.deterministic = True
+    if threads is not None:
+        options.threading.private_threadpool_size = threads
+    return dataset.with_options(options)
+
+
 def op_errors() -> tuple[type[Exception], ...]:
     """Returns the class of TensorFlow's errors, for `except`; none while it is not imported."""
     return (_tensorflow().errors.OpError,) if "tensorflow" in sys.modules else ()

@@ -28,7 +28,7 @@ from vit_jax.data.ops import decode, pixmap
 from vit_jax.data.ops.augment import FlipLr, InceptionCrop
 from vit_jax.data.splits import order
 from vit_jax.data.splits.split import Split, Table
-from vit_jax.data.tensorflow import Tensor, plain, tf
+from vit_jax.data.tensorflow import Tensor, plain, tf, untuned
 from vit_jax.errors import BadInput
 
 _STAGES = ("read", "decode", "augment", "transfer")
@@ -178,10 +178,7 @@ def _dataset(count: int, example: Callable[[Tensor], Any], workers: int) -> Any:
     dataset = tf.data.Dataset.range(count)
     plain = tf.autograph.experimental.do_not_convert(example)
     dataset = dataset.map(plain, num_parallel_calls=workers, deterministic=True)
-    options = tf.data.Options()
-    options.threading.private_threadpool_size = workers
-    options.deterministic = True
-    return dataset.batch(_BATCH).prefetch(2).with_options(options)
+    return untuned(dataset.batch(_BATCH).prefetch(2), workers)
 
 
 def _timed(

@@ -17,7 +17,7 @@ from vit_jax.config.sections import Cache
 from vit_jax.data.ops import chain as preprocess
 from vit_jax.data.pipeline.bad_images import FallbackReader, raise_if_store_lost
 from vit_jax.data.splits.split import Fields, Split, Table
-from vit_jax.data.tensorflow import Tensor, plain, tf
+from vit_jax.data.tensorflow import Tensor, plain, tf, untuned
 from vit_jax.errors import BadInput, unknown
 from vit_jax.hardware import host_memory
 
@@ -171,7 +171,7 @@ class _Stored:
 
         plainly = tf.autograph.experimental.do_not_convert(stored)
         dataset = tf.data.Dataset.from_tensor_slices(indices)
-        return dataset.map(plainly, num_parallel_calls=self.workers, deterministic=True)
+        return untuned(dataset.map(plainly, num_parallel_calls=self.workers, deterministic=True))
 
     def _process(self, image: Tensor) -> Tensor:
         return preprocess.apply(self.ops)(image, tf.zeros([2], tf.int64))

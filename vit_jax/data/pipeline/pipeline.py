@@ -24,7 +24,7 @@ from vit_jax.data.ops.decode import Decode
 from vit_jax.data.pipeline.bad_images import FallbackReader, Replacements
 from vit_jax.data.splits import order
 from vit_jax.data.splits.split import Fields, Split
-from vit_jax.data.tensorflow import Tensor, plain, tf
+from vit_jax.data.tensorflow import Tensor, plain, tf, untuned
 from vit_jax.errors import BadInput
 
 if TYPE_CHECKING:
@@ -330,10 +330,7 @@ class Pipeline:
         dataset = dataset.map(example, num_parallel_calls=self.workers, deterministic=True)
         dataset = dataset.ignore_errors() if lenient else dataset
         dataset = dataset.batch(starts.step).prefetch(self.prefetch)
-        options = tf.data.Options()
-        options.threading.private_threadpool_size = self.workers
-        options.deterministic = True
-        return dataset.with_options(options).as_numpy_iterator()
+        return untuned(dataset, self.workers).as_numpy_iterator()
 
     def _filler(
         self, plan: Plan, example: Any, fallback: FallbackReader, training: bool

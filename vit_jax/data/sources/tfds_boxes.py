@@ -14,7 +14,7 @@ from vit_jax.data.formats.boxes import Annotated, Truth
 from vit_jax.data.formats.tfrecord import RecordFiles
 from vit_jax.data.ops.decode import BadImage
 from vit_jax.data.splits.split import Table
-from vit_jax.data.tensorflow import Tensor, tf
+from vit_jax.data.tensorflow import Tensor, tf, untuned
 from vit_jax.data.tensorflow import tfds as _tfds
 from vit_jax.errors import BadInput
 
@@ -188,7 +188,7 @@ def _most_boxes(records: Any, keys: Keys) -> tuple[int, int]:
         return _largest(np.array([one[0] for one in lengths]))
 
     def of_file(path: str) -> np.ndarray:
-        batches = tf.data.TFRecordDataset(path, buffer_size=2**23).batch(256)
+        batches = untuned(tf.data.TFRecordDataset(path, buffer_size=2**23).batch(256))
         try:
             counts = [_count(batch, keys) for batch in batches.as_numpy_iterator()]
         except (tf.errors.OpError, UnicodeDecodeError) as e:  # it would quote a damaged record

@@ -16,7 +16,7 @@ import numpy as np
 
 from vit_jax.data.splits import order
 from vit_jax.data.splits.split import Split, split_ids, take_rows
-from vit_jax.data.tensorflow import Tensor, plain, tf
+from vit_jax.data.tensorflow import Tensor, plain, tf, untuned
 from vit_jax.errors import BadInput
 from vit_jax.storage import files as storage
 
@@ -180,7 +180,7 @@ def labels(split: Split, why: str, most: int | None = None) -> np.ndarray:
 
     examples = tf.data.Dataset.range(len(split)).map(own, num_parallel_calls=_READERS)
     try:
-        return np.concatenate(list(examples.batch(2**12).as_numpy_iterator()))
+        return np.concatenate(list(untuned(examples.batch(2**12)).as_numpy_iterator()))
     except (tf.errors.OpError, UnicodeDecodeError) as e:  # the latter quotes a damaged record
         raise BadInput(
             f"{why} reads the label of every image, and one cannot be read ({plain(e)}); "

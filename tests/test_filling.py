@@ -243,14 +243,31 @@ def test_pretraining_with_other_settings_is_said(tmp_path):
 
 def test_real_labels_come_from_the_runs_of_imagenet(tmp_path):
     for seed in range(3):
-        folder = paper_runs.transfer(tmp_path / str(seed), 83.97, "model=B/16,dataset=imagenet",
-                                     seed=seed)  # fmt: skip
+        spec = "model=B/16,dataset=imagenet,also=real"
+        folder = paper_runs.transfer(tmp_path / str(seed), 83.97, spec, seed=seed,
+                                     evals__real__labels="/data/real.json")  # fmt: skip
         results = {"test": paper_runs.top1(83.97, examples=50_000),
                    "real": paper_runs.top1(88.35, examples=46_837)}  # fmt: skip
         (folder / "results.json").write_text(json.dumps(results))
     report = fill(tmp_path)
     for test in ("ImageNet", "ImageNet ReaL"):
         assert cell(report, "ImageNet-21k", test, "ViT-B/16").status == "within tolerance"
+
+
+@pytest.mark.parametrize(
+    "key, value", [("split", "train[99%:]"), ("labels", ""), ("source", "tfds:imagenet_v2")]
+)
+def test_real_of_other_images_or_labels_does_not_count(tmp_path, key, value):
+    folder = paper_runs.transfer(tmp_path / "a", 83.97, "model=B/16,dataset=imagenet,also=real",
+                                 **{f"evals__real__{key}": value})  # fmt: skip
+    results = {"test": paper_runs.top1(83.97, examples=50_000),
+               "real": paper_runs.top1(88.35, examples=46_837)}  # fmt: skip
+    (folder / "results.json").write_text(json.dumps(results))
+    report = fill(tmp_path)
+    assert cell(report, "ImageNet-21k", "ImageNet", "ViT-B/16").status == "1 seed"
+    real = cell(report, "ImageNet-21k", "ImageNet ReaL", "ViT-B/16")
+    assert real.status == "missing"
+    assert real.stand_ins[0].startswith(f"evals.real.{key}: {value}, not ")
 
 
 def test_table_2_takes_512_pixels_and_the_average_and_table_5_does_not(tmp_path):
@@ -506,13 +523,36 @@ def test_few_shot_accuracy_of_a_stand_in_is_shown_beside_figure_4(tmp_path):
 
 def test_few_shot_accuracy_on_jft_fills_table_8(tmp_path):
     for seed in range(3):
-        paper_runs.pretrain(tmp_path / str(seed), "model=B/16,dataset=jft,epochs=7",
-                            {"fewshot_imagenet": {"5shot": 0.64, "examples": 50_000}}, seed=seed,
-                            data__source="records:/jft/*", recipe__upstream="jft",
-                            model__posemb="learned2d")  # fmt: skip
+        few_shot_of_jft(tmp_path / str(seed), seed=seed, model__posemb="learned2d")
     report = fill(tmp_path, "8")
     assert cell(report, "2-D Pos. Emb.", "Default/Stem").status == "within tolerance"
     assert cell(report, "1-D Pos. Emb.", "Default/Stem").status == "needs private data"
+
+
+@pytest.mark.parametrize(
+    "key, value, said",
+    [
+        ("fewshot.l2", "1", "fewshot.l2: 1.0, not 1024.0"),
+        ("fewshot.ops", "decode|resize({size})", "fewshot.ops: decode|resize({size}), not decode"),
+        (
+            "fewshot.sources",
+            "(('imagenet', 'folder:/i'),)",
+            "fewshot.sources: folder:/i, not tfds:imagenet",
+        ),
+    ],
+)
+def test_few_shot_accuracy_by_another_protocol_does_not_count(tmp_path, key, value, said):
+    few_shot_of_jft(tmp_path / "a", **{key.replace(".", "__"): value})
+    found = cell(fill(tmp_path, "8"), "1-D Pos. Emb.", "Default/Stem")
+    assert found.status == "needs private data"
+    assert found.stand_ins[0].startswith(said)
+
+
+def few_shot_of_jft(folder, **keys):
+    """A pre-training of B/16 on JFT-300M that measured 5-shot accuracy on ImageNet."""
+    paper_runs.pretrain(folder, "model=B/16,dataset=jft,epochs=7,fewshot=true",
+                        {"fewshot_imagenet": {"5shot": 0.64, "examples": 50_000}},
+                        data__source="records:/jft/*", recipe__upstream="jft", **keys)  # fmt: skip
 
 
 def test_core_days_of_a_run_are_at_the_share_of_the_peak_that_it_reaches(tmp_path):

@@ -29,7 +29,8 @@ def runs(tmp_path_factory):
     paper_runs.transfer(root / "c", 97.0, "model=L/16,dataset=cifar10",
                         init="imagenet21k/ViT-L_16.npz",
                         data__source="synthetic:cifar10")  # fmt: skip
-    paper_runs.pretrain(root / "d", "model=B/32,dataset=jft", {"fewshot_imagenet": {"5shot": 0.52}},
+    paper_runs.pretrain(root / "d", "model=B/32,dataset=jft,fewshot=true",
+                        {"fewshot_imagenet": {"5shot": 0.52}},
                         data__source="records:/jft/*", recipe__upstream="jft")  # fmt: skip
     (root / "broken").mkdir()
     (root / "broken" / "config.yaml").write_text("a: [")

@@ -242,9 +242,14 @@ def test_masked_pretraining_stands_in_for_that_on_jft(fill):
 
 
 def test_objectnet_is_read_from_runs_of_imagenet(fill):
-    given = finals(61.7, "model=H/14,dataset=imagenet,init=w.npz,upstream=jft", split="objectnet")
+    spec = "model=H/14,dataset=imagenet,init=w.npz,upstream=jft,also=objectnet"
+    given = finals(61.7, spec, split="objectnet", evals__objectnet__source="objectnet:/data/o")
     top1, top5 = fill(given, "objectnet").cells
     assert (top1.status, top5.status) == ("within tolerance", "off")  # top5 of these runs is 1
+    others = finals(61.7, spec, split="objectnet", evals__objectnet__source="folder:/data/o")
+    for found in fill(others, "objectnet").cells:
+        assert found.status == "needs private data"
+        assert "evals.objectnet.source: folder:/data/o, not objectnet:" in found.stand_ins[0]
 
 
 def test_settings_of_figure_4_are_those_of_the_recipe():
@@ -268,6 +273,31 @@ def test_figure_4_is_filled_by_pretraining_of_its_level(fill):
         ("i1k_300ep", "B/32", "0.1", "medium2")
     ]
     assert report.summary == "1 of 378 public cells reproduced"  # 78, in whole percent
+
+
+@pytest.mark.parametrize(
+    "spec, changes, said",
+    [
+        ("imagenet,aug=medium2,reg=0.1", {"optimizer.weight_decay": 0.03}, ""),
+        ("imagenet,aug=medium2,reg=0.1", {"optimizer.weight_decay": 0.3},
+         "optimizer.weight_decay: 0.3, not"),
+        ("imagenet,aug=medium2,reg=0.1", {"evals.val.split": "train[98%:]"},
+         "evals.val.split: train[98%:], not train[99%:]"),
+        ("imagenet,aug=medium2,reg=0.1",
+         {"data.source": "folder:/i", "recipe.upstream": "imagenet"}, "on folder:/i"),
+        ("imagenet21k,release=fall11,epochs=300,aug=light2,reg=0.0", {}, ""),
+        ("imagenet21k,release=winter21,epochs=300,aug=light2,reg=0.0", {},
+         "on tfds:imagenet21k/winter21"),
+    ],
+)  # fmt: skip
+def test_validation_accuracy_of_other_images_or_settings_does_not_count(fill, spec, changes, said):
+    config = config_lib.load(f"configs/pretrain.py:recipe=augreg,model=B/32,dataset={spec}")
+    given = [Run(Path("p"), {**dict(config_lib.flatten(config)), **changes},
+                 {"val": paper_runs.top1(42.9)})]  # fmt: skip
+    found = [f for f in fill(given, "augreg_figure4").cells if f.seeds or f.stand_ins]
+    assert len(found) == 1
+    assert found[0].status == ("missing" if said else "1 seed")
+    assert "".join(found[0].stand_ins).startswith(said)
 
 
 def test_recommended_checkpoints_are_the_defaults_of_the_recipe():

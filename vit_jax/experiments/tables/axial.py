@@ -48,5 +48,5 @@ def figure_13() -> Table:
             cells.append(Cell(value.labels, "unfillable", value.value))
     return Table(
         "figure13", f"Figure 13: {results.caption(13, figure=True)} (5-shot in %)",
-        ("quantity", "model"), tuple(cells), notes=_NOTES,
+        ("quantity", "model"), tuple(cells), models=(1,), notes=_NOTES,
     )  # fmt: skip

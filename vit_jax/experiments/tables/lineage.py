@@ -13,6 +13,7 @@ import re
 from pathlib import Path
 
 from vit_jax.config import provenance, schema
+from vit_jax.experiments.tables import augreg as augreg_tables
 from vit_jax.experiments.tables import recipe_diff, run_results
 from vit_jax.experiments.tables.cells import Want
 from vit_jax.experiments.tables.run_results import Run
@@ -26,9 +27,6 @@ _NAMES = {
     "i1k": "imagenet", "ilsvrc2012": "imagenet",
 }  # fmt: skip
 _SOURCES = {"tfds:imagenet2012": "imagenet", "tfds:imagenet21k": "imagenet21k"}
-# Keys in which the 28 settings of AugReg differ; a checkpoint is the best of them.
-_AUGREG = ("data.train_ops", "mixup.alpha", "model.dropout", "model.drop_path")
-_AUGREG += ("optimizer.weight_decay",)
 _SMALL = tuple(name for name in transfer.DATASETS.values() if name != "vtab")
 
 
@@ -124,7 +122,7 @@ def pretraining_origin(run: Run, upstream: str = "") -> Origin:
     """
     source = run.config["data.source"]
     upstream = upstream or _NAMES.get(_plain(run.config["recipe.upstream"]), "")
-    dataset = next((name for known, name in _SOURCES.items() if _is(source, known)), "")
+    dataset = next((name for known, name in _SOURCES.items() if is_of_source(source, known)), "")
     if not dataset:
         dataset = source if source.startswith("synthetic:") else upstream or source
     if dataset not in _NAMES.values():
@@ -153,12 +151,29 @@ def judged(
             recipe = recipe_diff.pre_training(config["model.variant"], dataset, name, length)
             if recipe is not None:
                 unlike = recipe_diff.differences(config, recipe, **own)
-                free = _AUGREG if name == "augreg" else ()
+                free = _of_grid(config, dataset) if name == "augreg" else ()
                 by_recipe.setdefault(name, tuple(d for d in unlike if d[0] not in free))
     if not by_recipe:
         return "", (("model.variant", config["model.variant"], "one that a recipe has"),)
     best = min(by_recipe, key=lambda name: len(by_recipe[name]))
     return best, by_recipe[best]
+
+
+def _of_grid(config: recipe_diff.Flat, dataset: str) -> set[str]:
+    """Returns the keys that have values of AugReg's 28 settings; a checkpoint is the best of these.
+
+    The chain and mixup are those of one level, and dropout and stochastic depth have one rate.
+    """
+    grid = augreg.pretraining(dataset)
+    decay = "optimizer.weight_decay"
+    free = {decay} if config[decay] in grid.weight_decays else set[str]()
+    for level in augreg.levels():
+        for rate in grid.rates:
+            keys = augreg_tables.settings(level, rate)
+            for pair in (keys[:2], keys[2:]):
+                if all(config[key] == value for key, value in pair):
+                    free |= {key for key, _ in pair}
+    return free
 
 
 def phrases(differences: tuple[recipe_diff.Difference, ...]) -> tuple[str, ...]:
@@ -213,7 +228,7 @@ def tested_on(source: str) -> tuple[str, bool]:
     The dataset is empty if no table has such a column. Stand-ins are recognised by name.
     """
     for name in _SMALL:
-        if _is(source, recipe_diff.fine_tuning("B/16", name)["data.source"]):
+        if is_of_source(source, recipe_diff.fine_tuning("B/16", name)["data.source"]):
             return name, True
     slugs = [task.slug for task in vtab.tasks()]
     kind, _, rest = source.partition(":")
@@ -231,6 +246,6 @@ def _plain(text: str) -> str:
     return re.sub(r"[-_ ]", "", text).lower()
 
 
-def _is(source: str, known: str) -> bool:
+def is_of_source(source: str, known: str) -> bool:
     """Returns True if a source is a known one, with or without a version or a configuration."""
     return source == known or source.startswith((f"{known}:", f"{known}/"))

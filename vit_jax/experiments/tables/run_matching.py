@@ -17,11 +17,14 @@ from vit_jax.experiments.tables.cells import Want
 from vit_jax.experiments.tables.lineage import Ancestry, Origin
 from vit_jax.experiments.tables.recipe_diff import Difference
 from vit_jax.experiments.tables.run_results import Run
-from vit_jax.paper import transfer
+from vit_jax.paper import robustness, transfer
 
 SELECT = "stage select, not final"
 CHAINS = ("released", "paper", "big_vision")  # values of preprocess of configs/transfer.py
 HYPERRULE = "hyperrule"  # a recipe of configs/transfer.py: with Table 4's grid, BiT's other way
+# The images that the papers hold out of a pre-training.
+_HELD_OUT = {"imagenet": "tfds:imagenet2012", "imagenet21k": "tfds:imagenet21k/fall11"}
+_FEWSHOT = ("fewshot.method", "fewshot.ops", "fewshot.l2")  # the protocol of big_vision
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,8 +59,8 @@ class Placer:
     def place(self, run: Run) -> dict[Want, Placed]:
         """Returns the wants that match a run by model and test set, or only the best matches.
 
-        The best matches are those that the run fills; else those that agree in pre-training and
-        image size, or else in pre-training.
+        The best matches are, for each metric, those that the run fills; else those that agree in
+        pre-training and image size, or else in pre-training.
         """
         near = [want for want in self._wants if want.known and self._near(run, want)]
         origin = self._origins.origin(run)
@@ -66,7 +69,12 @@ class Placer:
         same = [want for want in own if image_size(want) == size]
         make = _transfer if run.fine_tunes else _pretraining
         places = {want: make(run, want, origin) for want in same or own or near}
-        return {want: place for want, place in places.items() if not place.why_not} or places
+        filled = {want.metric for want, place in places.items() if not place.why_not}
+        return {
+            want: place
+            for want, place in places.items()
+            if not place.why_not or want.metric not in filled
+        }
 
     @staticmethod
     def _near(run: Run, want: Want) -> bool:
@@ -164,8 +172,13 @@ def _pretraining(run: Run, want: Want, origin: Origin) -> Placed:
             f"{origin.epochs} epochs of recipe={origin.recipe}"
         ]  # fmt: skip
     elif run.results is not None:
-        _, differences = lineage.judged(run.config, origin.dataset, origin.epochs, **own)
-        why_not = list(lineage.phrases(differences))
+        name, differences = lineage.judged(run.config, origin.dataset, origin.epochs, **own)
+        recipe = recipe_diff.pre_training(want.variant, want.upstream, name, epochs=0)
+        scored = _scored(run, want, recipe) if recipe else []
+        why_not = list(lineage.phrases((*differences, *scored)))
+        source, known = run.config["data.source"], _HELD_OUT.get(want.upstream)
+        if known and not lineage.is_of_source(source, known):
+            why_not.append(f"on {source}")
     why_not += _looked(run)
     return Placed(run, "", (), origin.epochs, tuple(why_not), mixes=False)
 
@@ -206,14 +219,46 @@ def _looked(run: Run) -> list[str]:
 
 def _read(run: Run, want: Want, recipe: recipe_diff.Flat) -> list[Difference]:
     """Returns how the images trained on and scored differ from the recipe's."""
-    settings = run.config
-    if settings["recipe.stage"] == "select":  # this stage reads no test, and holds images out
+    stage = run.config["recipe.stage"]
+    if stage == "select":  # it reads no test, and holds images out
         return []
-    keys = [k for k in recipe if k.startswith("evals.test.") and config_lib.changes_results(k)]
-    if settings["recipe.stage"] == "final" or _needs_no_stage(want):
-        keys.append("data.split")
+    split = {"data.split": recipe["data.split"]}
+    known = stage == "final" or _needs_no_stage(want)
+    return [*_unlike(run, split if known else {}), *_scored(run, want, recipe)]
+
+
+def _scored(run: Run, want: Want, recipe: recipe_diff.Flat) -> list[Difference]:
+    """Returns how the measurement of a cell's metric differs from the recipe's or the set's own."""
+    section = want.metric.partition("/")[0]
+    if section.startswith("fewshot_"):
+        source = dict(run.config["fewshot.sources"]).get(section.removeprefix("fewshot_"), "(none)")
+        found = lineage.tested_on(source) == ("imagenet", True)
+        more = [] if found else [("fewshot.sources", source, "tfds:imagenet2012")]
+        return [*more, *_unlike(run, {key: recipe[key] for key in _FEWSHOT})]
+    if one := robustness.sets().get(section):
+        return _unlike_set(run, section, one)
+    keys = [key for key in recipe if key.startswith(f"evals.{section}.")]
+    return _unlike(run, {key: recipe[key] for key in keys if config_lib.changes_results(key)})
+
+
+def _unlike(run: Run, wanted: Mapping[str, Any]) -> list[Difference]:
+    """Returns the keys whose values differ from the wanted ones."""
+    pairs = [(key, run.config.get(key, "(none)"), value) for key, value in wanted.items()]
+    return [(key, own, value) for key, own, value in pairs if own != value]
+
+
+def _unlike_set(run: Run, name: str, wanted: robustness.EvaluationSet) -> list[Difference]:
+    """Returns how an evaluation differs from a test set; its files may lie anywhere."""
+    own = {
+        key: run.config.get(f"evals.{name}.{key}", "")
+        for key in ("source", "split", "labels", "classes")
+    }
+    alike = {
+        "source": own["source"].partition(":")[0] == wanted.source.partition(":")[0],
+        "labels": bool(own["labels"]) == bool(wanted.labels),
+    }
     return [
-        (key, settings.get(key, "(none)"), recipe[key])
-        for key in keys
-        if settings.get(key, "(none)") != recipe[key]
+        (f"evals.{name}.{key}", value, getattr(wanted, key))
+        for key, value in own.items()
+        if not alike.get(key, value == getattr(wanted, key))
     ]

@@ -25,6 +25,7 @@ from vit_jax.experiments.tables import (
 from vit_jax.experiments.tables.cells import find
 from vit_jax.experiments.tables.claims import Claim
 from vit_jax.experiments.tables.lineage import Ancestry, Origin
+from vit_jax.models import published
 from vit_jax.paper import vtab
 
 
@@ -308,6 +309,20 @@ def test_augreg_is_selected_among_its_two_rates():
     images = 20_000 * 512 * (2 + 3)
     expected = compute.chip_hours(3 * compute.forward_flops("B/16", side) * images)
     assert job.chip_hours == pytest.approx(expected)
+
+
+def test_what_augreg_has_published_is_not_trained_again():
+    starts = {parts(job)[1].partition("init=")[2].partition(",")[0] for job in plan("augreg3").jobs}
+    expected = {
+        f"augreg/B_32-{of}.npz"
+        for of in (
+            "i1k-300ep-lr_0.001-aug_medium2-wd_0.1-do_0.1-sd_0.1",
+            "i21k-30ep-lr_0.001-aug_none-wd_0.1-do_0.0-sd_0.0",
+            "i21k-300ep-lr_0.001-aug_light1-wd_0.1-do_0.0-sd_0.0",
+        )
+    }
+    assert {start for start in starts if "B_32" in start} == expected
+    assert all(published.url(start) for start in starts - {""})
 
 
 def test_hours_are_of_every_rate_once_and_three_final_runs():

@@ -11,7 +11,7 @@ import functools
 
 from vit_jax import paper
 from vit_jax.errors import unknown
-from vit_jax.paper import replications
+from vit_jax.paper import replications, results
 
 # The recommended AugReg file of each model, its best on ImageNet-21k: model -> pre-training,
 # fine-tuning on ImageNet. Augmentation is spelled as in the file names; for light, the number is
@@ -30,9 +30,27 @@ RECOMMENDED = {
 }
 
 
-def stem(model: str, pretraining: str) -> str:
-    """Returns the file name, without .npz, of a checkpoint from ImageNet-21k at 300 epochs."""
-    return f"{model}-i21k-300ep-lr_0.001-aug_{pretraining}"
+def stem(model: str, setting: str, column: str = "i21k_300ep") -> str:
+    """Returns the file name, without .npz, of a checkpoint.
+
+    Args:
+      model: its name in files, e.g. `B_16`.
+      setting: augmentation, weight decay and rates as in files.
+      column: pre-training data and epochs, as in Figure 4.
+    """
+    return f"{model}-{column.replace('_', '-')}-lr_0.001-aug_{setting}"
+
+
+def best(variant: str, column: str) -> str:
+    """Returns the file name, without .npz, of the setting that is best in Figure 4.
+
+    The weight decay is that of the model's recommended file (inference: Figure 4 has none).
+    """
+    level, rate = results.augreg_best(variant, column)
+    light = {"light1": "light0", "light2": "light1"}
+    decay = pretraining("imagenet21k").default_decay[variant]
+    setting = f"{light.get(level, level)}-wd_{decay}-do_{rate}-sd_{rate}"
+    return stem(variant.replace("+", "_").replace("/", "_"), setting, column)
 
 
 def is_recommended(file: str) -> bool:

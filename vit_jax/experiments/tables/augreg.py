@@ -43,6 +43,8 @@ def table_3() -> Table:
         "i21k_v2: the checkpoint that is best on ImageNetV2 after fine-tuning all 28; no single "
         "run fills it. img_per_sec is of a V100 and timm; no run of ours measures it.",
         "Fine-tuned and evaluated as its authors did (preprocess=big_vision, without dropout).",
+        "For i1k_300 and i21k_30, --plan names the published file of the setting that is best in "
+        "Figure 4, with the weight decay of the model's recommended file (inference).",
     )
     return Table("augreg3", "AugReg, Table 3: transfer to ImageNet (top-1 in %)",
                  ("pixels", "column", "model"), tuple(cells), models=(2,), notes=notes)  # fmt: skip

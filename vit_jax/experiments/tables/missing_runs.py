@@ -119,7 +119,10 @@ class _Maker:
 
     def _init(self, want: Want) -> str:
         """Returns weights to start from: published, of an existing run, or of an added run."""
-        for file in published.CHECKPOINTS.get(want.variant, ()):
+        files = published.CHECKPOINTS.get(want.variant, ())
+        if want.recipe == "augreg":  # also those that are not recommended to everybody
+            files += (f"augreg/{augreg.best(want.variant, _column(want))}.npz",)
+        for file in files:
             origin = published_origin(file)
             if origin is not None and origin.is_of(want):
                 return file
@@ -136,9 +139,7 @@ class _Maker:
         if want.recipe != "paper":
             args["recipe"] = want.recipe
         if want.recipe == "augreg":
-            short = {"imagenet": "i1k", "imagenet21k": "i21k"}[want.upstream]
-            column = f"{short}_{want.epochs[-1]}ep"
-            level, rate = _level(want) or results.augreg_best(want.variant, column)
+            level, rate = _level(want) or results.augreg_best(want.variant, _column(want))
             args |= {"aug": level, "reg": str(augreg.pretraining(want.upstream).rates[rate > 0])}
         if want.upstream == "imagenet21k":
             args["release"] = RELEASE
@@ -164,6 +165,12 @@ class _Maker:
         job = self.jobs.setdefault(text, Job(text, 0, compute.chip_hours(flops)))
         job.cells += 1
         return workdir
+
+
+def _column(want: Want) -> str:
+    """Returns the column of AugReg's Figure 4 with a want's pre-training."""
+    short = {"imagenet": "i1k", "imagenet21k": "i21k"}[want.upstream]
+    return f"{short}_{want.epochs[-1]}ep"
 
 
 def _level(want: Want) -> tuple[str, float] | tuple[()]:

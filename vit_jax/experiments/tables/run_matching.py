@@ -231,7 +231,8 @@ def _scored(run: Run, want: Want, recipe: recipe_diff.Flat) -> list[Difference]:
     """Returns how the measurement of a cell's metric differs from the recipe's or the set's own."""
     section = want.metric.partition("/")[0]
     if section.startswith("fewshot_"):
-        source = dict(run.config["fewshot.sources"]).get(section.removeprefix("fewshot_"), "(none)")
+        sources = dict(run.config["fewshot.sources"])
+        source = sources.get(section.removeprefix("fewshot_"), "(none)")
         found = lineage.tested_on(source) == ("imagenet", True)
         more = [] if found else [("fewshot.sources", source, "tfds:imagenet2012")]
         return [*more, *_unlike(run, {key: recipe[key] for key in _FEWSHOT})]
@@ -243,16 +244,19 @@ def _scored(run: Run, want: Want, recipe: recipe_diff.Flat) -> list[Difference]:
 
 def _unlike(run: Run, wanted: Mapping[str, Any]) -> list[Difference]:
     """Returns the keys whose values differ from the wanted ones."""
-    pairs = [(key, run.config.get(key, "(none)"), value) for key, value in wanted.items()]
-    return [(key, own, value) for key, own, value in pairs if own != value]
+    own = run.config
+    return [
+        (key, own.get(key, "(none)"), value)
+        for key, value in wanted.items()
+        if own.get(key, "(none)") != value
+    ]
 
 
 def _unlike_set(run: Run, name: str, wanted: robustness.EvaluationSet) -> list[Difference]:
     """Returns how an evaluation differs from a test set; its files may lie anywhere."""
-    own = {
-        key: run.config.get(f"evals.{name}.{key}", "")
-        for key in ("source", "split", "labels", "classes")
-    }
+    keys = ("source", "split", "labels", "classes")
+    settings = run.config
+    own = {key: settings.get(f"evals.{name}.{key}", "(none)") for key in keys}
     alike = {
         "source": own["source"].partition(":")[0] == wanted.source.partition(":")[0],
         "labels": bool(own["labels"]) == bool(wanted.labels),

@@ -52,6 +52,12 @@ def test_options_that_a_compiler_does_not_know_are_left_out(monkeypatch, caplog)
     assert "xla_cpu_make_it_fast" in caplog.text
 
 
+def test_only_the_options_that_a_compiler_does_not_know_are_left_out(monkeypatch):
+    known = compile_ahead._OPTIONS["cpu"]
+    monkeypatch.setitem(compile_ahead._OPTIONS, "cpu", {"xla_cpu_make_it_fast": True, **known})
+    assert compile_ahead.options("cpu") == known
+
+
 def test_a_value_that_a_compiler_does_not_know_is_left_out(monkeypatch):
     (option,) = compile_ahead._OPTIONS["cpu"]
     monkeypatch.setitem(compile_ahead._OPTIONS, "cpu", {option: "LIBRARY_FUSION_TYPE_MAGIC"})

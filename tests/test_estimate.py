@@ -210,6 +210,14 @@ def test_roofline_names_what_is_slowest():
         pytest.approx(14.0), "links")  # fmt: skip
 
 
+@pytest.mark.parametrize("name, links", [("v5e-256", 4), ("v4-256", 6), ("h100-8", 1)])
+def test_what_goes_to_one_neighbour_takes_one_link_of_a_torus(name, links):
+    accelerator = topology.find(name)
+    moved = estimate.sending_secs(small(), accelerator, "data", "collective-permute", 1e9)
+    secs = links * 1e9 / accelerator.generation.link_rate
+    assert moved == {"links": pytest.approx(secs), "network": 0.0}
+
+
 def test_over_the_network_each_device_sends_its_part():
     """Eight devices in two slices of four: whole over links, a quarter of it over the network."""
     made = small(mesh__replica=2)
@@ -316,6 +324,15 @@ def test_every_kind_is_counted_as_often_as_it_runs():
         "replica": {"all-reduce": 16 * 4},
         "tensor": {"all-gather": 5 * 8 * 8 * 2},
     }
+
+
+def test_scatter_that_starts_counts_what_goes_into_it():
+    started = PROGRAM.replace(
+        "%alone = f32[64,8]{1,0} all-reduce(%g), replica_groups={{0},{1},{2},{3},{4},{5},{6},{7}}",
+        "%alone = (f32[64,8]{1,0}, f32[32,8]{1,0}) reduce-scatter-start(%g), "
+        "replica_groups={{0,1},{2,3},{4,5},{6,7}}, dimensions={0}",
+    )
+    assert hlo.collective_bytes(started, MESH)["tensor"]["reduce-scatter"] == 64 * 8 * 4
 
 
 def test_trip_count_that_the_compiler_wrote_down_wins():

@@ -49,7 +49,7 @@ _OF_SEVERAL: dict[str, dict[str, str | bool | int]] = {
 
 @functools.cache
 def options(platform: str, devices: tuple[Any, ...] = ()) -> dict[str, str | bool | int]:
-    """Returns options for `jax.jit(..., compiler_options=)`; {} if the compiler lacks them.
+    """Returns options for `jax.jit(..., compiler_options=)`, without those a compiler lacks.
 
     Args:
       platform: of the devices: cpu, gpu or tpu.
@@ -62,12 +62,21 @@ def options(platform: str, devices: tuple[Any, ...] = ()) -> dict[str, str | boo
         return {}
     mine = [device for device in devices if device.process_index == jax.process_index()]
     place = jax.sharding.SingleDeviceSharding(mine[0]) if mine else None
+    if not _refusal(wanted, place):
+        return wanted
+    refused = {key: _refusal({key: value}, place) for key, value in wanted.items()}
+    for message in filter(None, refused.values()):
+        log.info("a compiler option is left out: %s", message)
+    return {key: value for key, value in wanted.items() if not refused[key]}
+
+
+def _refusal(some: dict[str, str | bool | int], place: Any) -> str:
+    """Returns why the compiler of a device refuses options; "" if it takes them."""
     try:
-        jax.jit(lambda: 0, out_shardings=place, compiler_options=wanted).lower().compile()
+        jax.jit(lambda: 0, out_shardings=place, compiler_options=some).lower().compile()
     except (jax.errors.JaxRuntimeError, ValueError) as e:  # another version of the compiler
-        log.info("compiler options are left out: %s", str(e).splitlines()[0])
-        return {}
-    return wanted
+        return str(e).splitlines()[0]
+    return ""
 
 
 def compiled(lowered: jax.stages.Lowered) -> jax.stages.Compiled:

@@ -21,7 +21,7 @@ from vit_jax.hardware import detect, device_memory, topology
 from vit_jax.models import variants
 from vit_jax.preflight.bench import baseline, our_steps
 from vit_jax.preflight.bench.interleaved import Asked
-from vit_jax.preflight.plan import clock, compile_for
+from vit_jax.preflight.plan import clock, compile_for, estimate
 from vit_jax.runtime.worker_process import Child
 
 log = logging.getLogger("vit_jax")
@@ -83,12 +83,14 @@ def answering(
     def measure(candidate: str) -> dict[str, Any] | None:
         if candidate == "ours":
             made = our_steps.for_device(our_steps.config(asked), device)
-            found = _measured(made.lower_step, made.model.cfg, accelerator, asked)
+            found = _measured(made.lower_step, estimate.step_flops(made), accelerator, asked)
             return {"form": made.execution} | found
         cfg = baseline.config_of(asked)
         if cfg is None:
             return None
-        return _measured(lambda: _plain(cfg, asked, device), cfg, accelerator, asked)
+        side = asked.resolution
+        flops = 3 * asked.batch * variants.forward_flops(cfg, side, side)
+        return _measured(lambda: _plain(cfg, asked, device), flops, accelerator, asked)
 
     return measure
 
@@ -108,7 +110,7 @@ def _plain(cfg: Any, asked: Asked, device: Any) -> jax.stages.Lowered:
 
 def _measured(
     lower: Callable[[], jax.stages.Lowered],
-    cfg: variants.Config,
+    flops: float,
     accelerator: topology.Accelerator,
     asked: Asked,
 ) -> dict[str, Any]:
@@ -122,18 +124,16 @@ def _measured(
     secs = time.monotonic() - began
     text, peak = compiled.as_text() or "", generation.flops
     try:
-        estimate = clock.read(text, generation.hertz, peak, lambda *_: 0.0)
+        estimated = clock.read(text, generation.hertz, peak, lambda *_: 0.0)
     except ValueError as e:
         return {"error": f"has no estimate: {e}"}
     needs = compiled.memory_analysis()
-    if estimate is None or needs is None:
+    if estimated is None or needs is None:
         raise BadInput(f"the compiler writes no cycles for {accelerator.name}.")
-    side = asked.resolution
-    work = 3 * asked.batch * variants.forward_flops(cfg, side, side)
     return {
-        "secs": estimate.secs,
-        "img_per_sec": asked.batch / estimate.secs,
-        "mfu": work / estimate.secs / generation.flops,
+        "secs": estimated.secs,
+        "img_per_sec": asked.batch / estimated.secs,
+        "mfu": flops / estimated.secs / peak,
         "peak_bytes": needs.peak_memory_in_bytes,
         "compile_secs": secs,
     }

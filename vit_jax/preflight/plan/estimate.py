@@ -244,8 +244,9 @@ def sending_secs(
     rates = accelerator.generation
     near, far = _members(axes, dict(program.rules.mesh.shape), accelerator)
     if kind == "collective-permute":
-        if near > 1:
-            return {"links": size / rates.link_rate, "network": 0.0}
+        if near > 1:  # to one neighbour, over one of the links of a torus
+            links = 2 * len(accelerator.shape.split("x")) if rates.platform == "tpu" else 1
+            return {"links": links * size / rates.link_rate, "network": 0.0}
         return {"links": 0.0, "network": size / rates.network_rate}
     ways = 2 if kind == "all-reduce" else 1
     return {

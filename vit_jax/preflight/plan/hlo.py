@@ -318,7 +318,7 @@ def between_slices(each: Instruction) -> str:
 
 
 def _payload(each: Instruction, kind: str, members: int) -> int:
-    if each.opcode.endswith("-start") and kind in ("all-gather", "collective-permute"):
+    if each.opcode.endswith("-start") and kind != "all-reduce":
         given, result = _elements(each.shape)[:2]  # (operands, results, context)
         return max(shape_bytes(given), shape_bytes(result))
     size = shape_bytes(each.shape)

@@ -109,13 +109,16 @@ FORMS = {
         {"unrolled": True, "attention": "memory_efficient", "remat": "dots"},
         {"unrolled": True, "attention": "packed"},
         {"unrolled": False, "attention": "splash"},
+        {"unrolled": True, "attention": "splash"},
     ],
     "R+Ti/8": [
         {"unrolled": False, "attention": "plain"},
         {"unrolled": True, "attention": "packed", "remat": "dots"},
+        {"unrolled": True, "attention": "memory_efficient"},
+        {"unrolled": False, "attention": "splash"},
     ],
     "BiT-custom": [{"remat": "none"}, {"remat": "dots"}],
-    "Mixer-S/16": [{"unrolled": False}, {"unrolled": True}],
+    "Mixer-S/16": [{"unrolled": False}, {"unrolled": True}, {"unrolled": False, "remat": "dots"}],
 }
 
 
@@ -134,9 +137,10 @@ def test_an_update_is_the_same_in_every_form(variant):
 
 
 @pytest.mark.integration
+@pytest.mark.parametrize("platform, attention", [("gpu", "xla"), ("tpu", "packed")])
 @pytest.mark.parametrize("variant", FORMS)
-def test_an_update_is_the_same_as_a_gpu_computes_it(variant):
-    """With jax's other path instead of cuDNN's attention: 17 tokens, an odd number."""
+def test_an_update_is_the_same_as_another_platform_computes_it(variant, platform, attention):
+    """On GPUs with jax's other path instead of cuDNN's attention: 17 tokens, an odd number."""
     first = FORMS[variant][0]
-    of_gpu = {"attention": "xla"} if "attention" in first else {}
-    assert_same(updated(variant, first | of_gpu, "gpu"), updated(variant, first), variant)
+    other = first | ({"attention": attention} if "attention" in first else {})
+    assert_same(updated(variant, other, platform), updated(variant, first), variant)

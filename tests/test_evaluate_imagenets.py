@@ -150,6 +150,8 @@ def test_a_row_for_each_file_beside_the_papers_rows(tmp_path, capsys):
             model={"image_size": 224, "published": "augreg/x.npz"})  # fmt: skip
     written(tmp_path / "merged", "tfds:imagenet2012", top1=0.8,
             model={"image_size": 224, "published": "augreg/x.npz", "merge": 8})  # fmt: skip
+    changed = {"image_size": 240, "published": "augreg/x.npz", "patch": 24, "pack": 512}
+    written(tmp_path / "flexi", "tfds:imagenet2012", top1=0.79, model=changed)
     written(tmp_path / "part", "folder:/d/imagenet-r", among="present", top1=0.5, examples=50)
     written(tmp_path / "percent", "folder:/d/imagenet-v2", top1=93.2, examples=10_000)
     code, printed, _ = model_commands.command(
@@ -157,12 +159,14 @@ def test_a_row_for_each_file_beside_the_papers_rows(tmp_path, capsys):
     )
     assert code == 0
     rows = {line.split(",")[0]: line for line in printed.splitlines()}
+    assert '"augreg/x.npz, 8 tokens merged",224,80.00,,,,,' in printed
+    assert '"augreg/x.npz, patches of 24 pixels, packed to 512",240,79.00,,,,,' in printed
     assert rows["weights"] == "weights,pixels,ImageNet,ReaL,A,Sketch,C (mCE),ObjectNet"
     assert rows["/w/mine.npz"] == "/w/mine.npz,384,84.66,88.00,25.00,,42.50,"
     assert rows["augreg/x.npz"] == "augreg/x.npz,224,,,,50.00,,"
-    assert rows['"augreg/x.npz'] == '"augreg/x.npz, 8 tokens merged",224,80.00,,,,,'
     assert '"paper: ViT-B/16, ImageNet-21k",384,83.97,88.35,,,,' in printed
-    assert '"paper: ViT-H/14, JFT-300M",384,88.04,90.33,,,,61.70' in printed
+    assert '"paper: ViT-H/14, JFT-300M",384,88.04,90.33,,,,\n' in printed
+    assert '"paper: ViT-H/14, JFT-300M, evaluated as BiT",480,,,,,,61.70\n' in printed
     found = table.read(tmp_path).remarks
     assert len(found) == 2
     assert any("50 of 30,000 images" in text for text in found)

@@ -64,9 +64,18 @@ def test_spread_of_published_repetitions_is_the_least_limit(tmp_path, gap, statu
 
 
 def test_spread_between_seeds_widens_the_limit(tmp_path):
-    # 2 sqrt(0.1123^2 + 0.4^2 / 3) = 0.51 > 0.3
-    paper_runs.seeds(tmp_path, [98.65 + d for d in (-0.4, 0.0, 0.4)])
+    # 2 sqrt(0.1123^2 + 0.2^2 / 3) = 0.32 > 0.3
+    paper_runs.seeds(tmp_path, [98.65 + d for d in (-0.2, 0.0, 0.2)])
     assert cell(fill(tmp_path), *CELL).status == "within tolerance"
+
+
+@pytest.mark.parametrize("percents", [[98.25, 98.65, 99.05], [60, 80, 99], [98.9, 98.95, 97.0]])
+def test_seeds_that_diverge_reproduce_nothing(tmp_path, percents):
+    # At most 2 sqrt(0.1123^2 + (2 x 0.1123)^2 / 3) = 0.34
+    paper_runs.seeds(tmp_path, percents)
+    found = cell(fill(tmp_path), *CELL)
+    assert found.status == ("off" if percents[0] != 98.25 else "within tolerance")
+    assert found.allowed == pytest.approx(0.3431, abs=1e-4)
 
 
 def test_run_on_some_of_the_test_images_does_not_count(tmp_path):
@@ -218,12 +227,52 @@ def test_pretraining_here_is_known_by_its_configuration(tmp_path):
     for name, args in (("good", ""), ("short", ",epochs=100")):
         root = tmp_path / name
         parent = paper_runs.pretrain(root / "pre", f"model=B/16,dataset=imagenet{args}")
-        paper_runs.seeds(root / "cifar", [98.1, 98.13, 98.16], init=f"{parent}@best")
+        paper_runs.seeds(root / "cifar", [98.1, 98.13, 98.16], init=f"{parent}@1")  # its last
     labels = ("ImageNet", "CIFAR-10", "ViT-B/16")
     assert cell(fill(tmp_path / "good"), *labels).status == "within tolerance"
     found = cell(fill(tmp_path / "short"), *labels)
     assert found.status == "missing"
     assert "100 epochs" in found.stand_ins[0]
+
+
+@pytest.mark.parametrize("step", ["@best", "@100"])
+def test_another_step_than_the_last_is_another_pretraining(tmp_path, step):
+    parent = paper_runs.pretrain(tmp_path / "pre", "model=B/16,dataset=imagenet")
+    paper_runs.seeds(tmp_path / "cifar", [98.1, 98.13, 98.16], init=f"{parent}{step}")
+    found = cell(fill(tmp_path), "ImageNet", "CIFAR-10", "ViT-B/16")
+    assert found.status == "missing"
+    assert f"init at {step}, not at its end" in found.stand_ins[0]
+
+
+@pytest.mark.parametrize(
+    "source", ["folder:/my/cats", "tfds:imagenet21k/winter21", "records:/i21k/*"]
+)
+def test_a_pretraining_on_other_images_than_the_papers_is_said(tmp_path, source):
+    parent = paper_runs.pretrain(
+        tmp_path / "pre", "model=B/16,dataset=imagenet21k,release=fall11,epochs=90",
+        data__source=source, recipe__upstream="imagenet21k",
+    )  # fmt: skip
+    paper_runs.seeds(tmp_path / "cifar", [98.9, 98.95, 99.0], init=str(parent))
+    found = cell(fill(tmp_path), *CELL)
+    assert found.status == "missing"
+    assert f"data.source: {source}, not tfds:imagenet21k/fall11" in found.stand_ins[0]
+
+
+def test_a_branch_is_not_the_recipe(tmp_path):
+    paper_runs.seeds(tmp_path, [98.9, 98.95, 99.0], branch="runs/elsewhere@9000")
+    found = cell(fill(tmp_path), *CELL)
+    assert found.status == "missing"
+    assert "branch: runs/elsewhere@9000, not " in found.stand_ins[0]
+
+
+def test_seeds_from_unlike_weights_are_refused(tmp_path):
+    parent = paper_runs.pretrain(
+        tmp_path / "pre", "model=B/16,dataset=imagenet21k,release=fall11,epochs=90"
+    )
+    paper_runs.transfer(tmp_path / "a", 98.95, init=str(parent))
+    paper_runs.transfer(tmp_path / "b", 98.95, seed=1)
+    with pytest.raises(BadInput, match=r"weights that are not published.*weights ViT-B_16\.npz"):
+        fill(tmp_path)
 
 
 def test_run_is_found_where_its_init_is_relative_to_the_folder(tmp_path):
@@ -453,9 +502,22 @@ def test_mixed_sizes_are_refused(tmp_path):
     assert cell(fill(tmp_path, protocol="released"), *CELL).ours == pytest.approx(98.95)
 
 
-def test_name_of_the_protocol_is_the_recipes(tmp_path):
+def test_name_of_the_protocol_is_that_of_the_chain(tmp_path):
     paper_runs.seeds(tmp_path / "a", [98.9, 98.95, 99.0], recipe__protocol="mine")
-    assert fill(tmp_path).protocol == "mine"
+    assert fill(tmp_path).protocol == "released"
+    args = "model=B/16,dataset=cifar100,preprocess=paper"
+    paper_runs.seeds(tmp_path / "b", [91.6, 91.67, 91.7], args, recipe__protocol="released")
+    with pytest.raises(BadInput, match=r"is 'released'.* is 'paper'"):
+        fill(tmp_path)
+
+
+def test_the_chain_of_big_vision_is_none_of_the_paper(tmp_path):
+    paper_runs.seeds(
+        tmp_path, [98.9, 98.95, 99.0], "model=B/16,dataset=cifar10,preprocess=big_vision"
+    )
+    found = cell(fill(tmp_path), *CELL)
+    assert found.status == "missing"
+    assert "data.eval_ops: " in found.stand_ins[0]
 
 
 def test_two_runs_of_one_seed_are_refused(tmp_path):
@@ -482,8 +544,14 @@ def test_seeds_that_chose_their_own_rates_are_refused(tmp_path):
     with pytest.raises(BadInput, match="mixed protocols") as caught:
         fill(tmp_path)
     said = str(caught.value)
-    assert f"{tmp_path / '0'} has rate 0.003, 10000 steps, preprocess=released; " in said
-    assert f"{tmp_path / '1'} has rate 0.01, 10000 steps, preprocess=released. " in said
+    assert (
+        f"{tmp_path / '0'} has rate 0.003, 10000 steps, preprocess=released, weights ViT-B_16.npz; "
+        in said
+    )
+    assert (
+        f"{tmp_path / '1'} has rate 0.01, 10000 steps, preprocess=released, weights ViT-B_16.npz. "
+        in said
+    )
     assert "out of --runs" in said
 
 
@@ -498,7 +566,7 @@ def test_seeds_by_the_grid_and_by_the_hyperrule_are_refused(tmp_path):
     paper_runs.transfer(tmp_path / "a", 97.7, BIT, **OF_JFT)
     paper_runs.transfer(tmp_path / "b", 97.7, BIT + ",recipe=hyperrule", seed=1, **OF_JFT)
     same = "rate 0.003, 10000 steps, "
-    with pytest.raises(BadInput, match=f"{same}preprocess=released; .*{same}recipe=hyperrule"):
+    with pytest.raises(BadInput, match=f"{same}preprocess=released, .*{same}recipe=hyperrule"):
         fill(tmp_path, "6")
 
 

@@ -268,6 +268,20 @@ def around(value):
     return [value + error for error in SPREAD]
 
 
+@pytest.mark.parametrize(
+    "key, value",
+    [
+        ("evals.val.split", "test"), ("evals.test.split", "train"), ("data.mean", "(0,0,0)"),
+        ("data.source", "synthetic:cifar100"), ("branch", "runs/a@10"),
+    ],
+)  # fmt: skip
+def test_run_that_measures_or_starts_otherwise_is_left_out(tmp_path, key, value):
+    finish(tmp_path, "tier=evening,examples=2000", [9.0], **{key: value})
+    report = miniature.judge(tmp_path)
+    assert not report.measured
+    assert f" is left out: {key}: " in "".join(report.remarks)
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """One claim is shown, one opposite, one not shown, one has too few seeds."""

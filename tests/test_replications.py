@@ -13,6 +13,7 @@ import paper_runs
 import pytest
 
 from vit_jax.config import load as config_lib
+from vit_jax.errors import BadInput
 from vit_jax.experiments.tables import augreg, filling, run_results
 from vit_jax.experiments.tables.cells import find
 from vit_jax.experiments.tables.run_results import Run
@@ -273,6 +274,18 @@ def test_figure_4_is_filled_by_pretraining_of_its_level(fill):
         ("i1k_300ep", "B/32", "0.1", "medium2")
     ]
     assert report.summary == "1 of 378 public cells reproduced"  # 78, in whole percent
+
+
+def test_seeds_of_several_settings_of_augreg_are_refused(fill):
+    spec = "configs/pretrain.py:recipe=augreg,dataset=imagenet,model=B/32,aug=medium2,reg=0.1"
+    config = dict(config_lib.flatten(config_lib.load(spec)))
+    given = [
+        Run(Path(f"p{seed}"), {**config, "seed": seed, "optimizer.weight_decay": decay},
+            {"val": paper_runs.top1(77.4)})
+        for seed, decay in enumerate((0.1, 0.03))
+    ]  # fmt: skip
+    with pytest.raises(BadInput, match=r"weight_decay=0\.1; .*weight_decay=0\.03"):
+        fill(given, "augreg_figure4")
 
 
 @pytest.mark.parametrize(

@@ -148,6 +148,16 @@ def test_augreg_is_known_by_its_long_names():
                 "imagenet21k", "augreg", 300, ("other settings than those of the recommended file",)
             ),
         ),
+        (
+            "augreg/B_32-i1k-300ep-lr_0.001-aug_medium2-wd_0.03-do_0.1-sd_0.1.npz",
+            Origin("imagenet", "augreg", 300),
+        ),
+        (
+            "augreg/B_32-i1k-300ep-lr_0.001-aug_none-wd_0.03-do_0.1-sd_0.1.npz",
+            Origin(
+                "imagenet", "augreg", 300, ("other settings than those of the recommended file",)
+            ),
+        ),
         ("hf:google/vit-base-patch16-224", None),  # fine-tuned
         ("hf:timm/vit_base_patch16_224.augreg_in21k_ft_in1k", None),
     ],

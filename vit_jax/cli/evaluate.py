@@ -118,6 +118,7 @@ def evaluate(args: argparse.Namespace) -> Any:
         )
     ]
     top1 = {name: part.top1 for name, part in parts.items()}
+    changed = {key: value for key in ("patch", "pack") if (value := getattr(args, key))}
     return evaluation_page.Evaluated(
         weights=args.weights,
         data=args.data or opened.spec,
@@ -128,7 +129,7 @@ def evaluate(args: argparse.Namespace) -> Any:
         errors={} if "" in top1 else robustness.corruption_errors(top1),
         labels=args.labels,
         among=args.classes,
-        model=arguments.identity(args.weights, model),
+        model=arguments.identity(args.weights, model) | changed,
     )
 
 

@@ -8,6 +8,7 @@ Start from `levels` or `pretraining`.
 
 import dataclasses
 import functools
+import re
 
 from vit_jax import paper
 from vit_jax.errors import unknown
@@ -56,6 +57,21 @@ def best(variant: str, column: str) -> str:
 def is_recommended(file: str) -> bool:
     """Returns True if a file name is that of a recommended pre-training."""
     return file in {f"{stem(model, of)}.npz" for model, (of, _) in RECOMMENDED.items()}
+
+
+def is_best(file: str) -> bool:
+    """Returns True for the recommended file of a model, or one of the best setting in Figure 4.
+
+    Recommended files are from ImageNet-21k at 300 epochs. For the others the weight decay is not
+    known, so both count.
+    """
+    model, data, epochs, *_ = file.split("-")
+    column = f"{data}_{epochs}"
+    if column == "i21k_300ep":
+        return is_recommended(file)
+    *size, patch = model.split("_")
+    named = f"{best('+'.join(size) + '/' + patch, column)}.npz"
+    return re.sub(r"-wd_[\d.]+", "", file) == re.sub(r"-wd_[\d.]+", "", named)
 
 
 @dataclasses.dataclass(frozen=True)

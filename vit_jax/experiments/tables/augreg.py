@@ -43,6 +43,8 @@ def table_3() -> Table:
         "i21k_v2: the checkpoint that is best on ImageNetV2 after fine-tuning all 28; no single "
         "run fills it. img_per_sec is of a V100 and timm; no run of ours measures it.",
         "Fine-tuned and evaluated as its authors did (preprocess=big_vision, without dropout).",
+        "A final run is trained on all of train. big_vision's transfer.py trains on 99 % of it, so "
+        "AugReg's models may have too.",
         "For i1k_300 and i21k_30, --plan names the published file of the setting that is best in "
         "Figure 4, with the weight decay of the model's recommended file (inference).",
     )

@@ -31,6 +31,7 @@ _WITHOUT_RUNS = {
     "public": MISSING, "private": PRIVATE, "external": EXTERNAL, "unfillable": UNFILLABLE,
     "absent": ABSENT,
 }  # fmt: skip
+_MOST_SPREAD = 2  # times the spread of the paper: the most of ours that widens the tolerance
 
 
 @dataclasses.dataclass(frozen=True)
@@ -284,8 +285,9 @@ def tolerance(
 ) -> float:
     """Returns the largest difference, in points, at which two accuracies count as the same.
 
-    2 sqrt(s_paper^2 / n_paper + s_ours^2 / n_ours), where each s is at least `least`. The error of
-    the test set is not part of it: both accuracies are of the same images.
+    2 sqrt(s_paper^2 / n_paper + s_ours^2 / n_ours), where each s is at least `least`, and s_ours
+    is at most twice s_paper: seeds that diverge reproduce nothing. The error of the test set is
+    not part of it: both accuracies are of the same images.
 
     Args:
       paper_std: s_paper, standard deviation between the paper's runs, in points.
@@ -294,7 +296,8 @@ def tolerance(
       our_runs: n_ours, number of our seeds.
       least: the smallest standard deviation to assume; see `floor`.
     """
-    theirs, ours = max(paper_std, least), max(our_std, least)
+    theirs = max(paper_std, least)
+    ours = min(max(our_std, least), _MOST_SPREAD * theirs)
     return 2 * math.sqrt(theirs**2 / paper_runs + ours**2 / our_runs)
 
 

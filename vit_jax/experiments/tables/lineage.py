@@ -27,6 +27,12 @@ _NAMES = {
     "i1k": "imagenet", "ilsvrc2012": "imagenet",
 }  # fmt: skip
 _SOURCES = {"tfds:imagenet2012": "imagenet", "tfds:imagenet21k": "imagenet21k"}
+# Keys in which AugReg's 28 settings differ.
+OF_GRID = (
+    "data.train_ops", "mixup.alpha", "model.dropout", "model.drop_path", "optimizer.weight_decay",
+)  # fmt: skip
+# dataset -> the images that the papers train on; other releases of ImageNet-21k have other classes.
+PAPERS = {"imagenet": "tfds:imagenet2012", "imagenet21k": "tfds:imagenet21k/fall11"}
 _SMALL = tuple(name for name in transfer.DATASETS.values() if name != "vtab")
 
 
@@ -39,12 +45,14 @@ class Origin:
       recipe: paper, bit, augreg, masked or mixer; empty: unknown, so the paper's is assumed.
       epochs: number of epochs; 0: unknown.
       unlike: differences from the recipe's settings, a phrase each.
+      file: the name of published weights; empty for those of a run, and for others.
     """
 
     dataset: str
     recipe: str = ""
     epochs: int = 0
     unlike: tuple[str, ...] = ()
+    file: str = ""
 
     def is_of(self, want: Want) -> bool:
         """Returns True if a cell wants this pre-training, apart from its settings."""
@@ -76,13 +84,14 @@ class Ancestry:
         if parent is not None:
             if parent.fine_tunes:
                 return Origin(f"{parent.config['data.source']} (itself fine-tuned)")
-            return self._pretraining(parent, upstream)
+            return _at_step(self._pretraining(parent, upstream), parent, init)
         recorded = provenance.read(run.folder).init_published
         if recorded == provenance.OTHER:
             return Origin(f"{init} (has the name of a published file, but another SHA-256)")
-        known = published_origin(recorded or init)
-        if known or not upstream:
-            return known or Origin(f"{init} (recipe.upstream does not say)")
+        if known := published_origin(recorded or init):
+            return dataclasses.replace(known, file=Path(recorded or init).name)
+        if not upstream:
+            return Origin(f"{init} (recipe.upstream does not say)")
         # No file of JFT is published, so that its name could tell nothing.
         return Origin(upstream, unlike=() if upstream == "jft" else ("an unknown recipe",))
 
@@ -113,6 +122,16 @@ def _key(folder: Path) -> str:
     return str(folder.resolve())
 
 
+def _at_step(origin: Origin, run: Run, init: str) -> Origin:
+    """Returns the origin of the step of a run that `init` names; the papers take the last one."""
+    step = re.search(r"@(best|\d+)$", init)
+    if step is None or step[1] == str((run.results or {}).get("step")):
+        return origin
+    return dataclasses.replace(
+        origin, unlike=(*origin.unlike, f"init at {step[0]}, not at its end")
+    )
+
+
 def pretraining_origin(run: Run, upstream: str = "") -> Origin:
     """Returns the origin that a pre-training run itself represents.
 
@@ -130,6 +149,8 @@ def pretraining_origin(run: Run, upstream: str = "") -> Origin:
     epochs = _epochs(run.config["length"])
     name, differences = judged(run.config, dataset, epochs)
     unlike = [] if run.results is not None else ["it is not finished"]
+    if dataset in PAPERS and not is_of_source(source, PAPERS[dataset]):
+        differences += (("data.source", source, PAPERS[dataset]),)
     return Origin(dataset, name, epochs, (*unlike, *phrases(differences)))
 
 
@@ -164,8 +185,7 @@ def _of_grid(config: recipe_diff.Flat, dataset: str) -> set[str]:
 
     The chain and mixup are those of one level, and dropout and stochastic depth have one rate.
     """
-    grid = augreg.pretraining(dataset)
-    decay = "optimizer.weight_decay"
+    grid, decay = augreg.pretraining(dataset), OF_GRID[-1]
     free = {decay} if config[decay] in grid.weight_decays else set[str]()
     for level in augreg.levels():
         for rate in grid.rates:
@@ -203,8 +223,9 @@ def published_origin(init: str) -> Origin | None:
     if match and published.url(f"augreg/{stem}"):
         if "--" in stem:
             return Origin(f"{stem} (itself fine-tuned)")
-        best = match.groups() != ("i21k", "300") or augreg.is_recommended(stem)
-        other = () if best else ("other settings than those of the recommended file",)
+        other = (
+            () if augreg.is_best(stem) else ("other settings than those of the recommended file",)
+        )
         return Origin(_NAMES[match[1]], "augreg", int(match[2]), other)
     match = re.fullmatch(r"BiT-([SM])-R\d+x\d+\.npz", stem)
     if match and published.url(stem):

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from vit_jax.config import load as config_lib
 from vit_jax.config import recipes
 from vit_jax.errors import BadInput
 from vit_jax.experiments.tables import claims, compute, recipe_diff, rendering, run_results
@@ -115,10 +116,20 @@ def _drop_orphans(cells: dict[str, dict[int, Run]], remarks: list[str]) -> None:
 def _why_not(run: Run, cell: str) -> str:
     """Returns how a run differs from the recipe; empty if it does not."""
     try:
-        differences = recipe_diff.differences(run.config, recipe_diff.recipe(NAME, cell))
+        recipe = recipe_diff.recipe(NAME, cell)
+        differences = recipe_diff.differences(run.config, recipe)
     except BadInput as e:
         return str(e)
+    own = run.config
+    scored = [k for k in recipe if k.startswith("evals.") and config_lib.changes_results(k)]
+    differences += tuple(
+        (key, own.get(key, "(none)"), recipe[key])
+        for key in (*scored, "data.mean", "data.std")
+        if own.get(key, "(none)") != recipe[key]
+    )
     reasons = [f"{key}: {own}, not {wanted}" for key, own, wanted in differences]
+    if run.config["data.source"].startswith("synthetic:"):
+        reasons.append(f"data.source: {run.config['data.source']}")
     if run.config["init"] and "method=finetune" not in cell:
         reasons.append(f"init: {run.config['init']}")
     return "; ".join(reasons)

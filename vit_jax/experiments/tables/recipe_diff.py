@@ -39,6 +39,7 @@ def differences(run: Flat, recipe: Flat, **own: Any) -> tuple[Difference, ...]:
     """
     wanted = dict(recipe) | {key.replace("__", "."): value for key, value in own.items()}
     keys = [k for k in (*wanted, *(k for k in run if k not in wanted)) if not is_free(k)]
+    keys.append("branch")  # its first steps may have had other settings
     return tuple(
         (key, run.get(key, "(none)"), wanted.get(key, "(none)"))
         for key in keys

@@ -28,6 +28,8 @@ _COLUMNS = {
     "v2_topimages": "V2 top", "a": "A", "r": "R", "sketch": "Sketch", "c": "C (mCE)",
     "objectnet": "ObjectNet",
 }  # fmt: skip
+# What `vit_jax evaluate` may change about weights -> its name in a row.
+_CHANGED = {"merge": "{} tokens merged", "patch": "patches of {} pixels", "pack": "packed to {}"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +80,7 @@ def _add_evaluation(rows: dict[tuple[str, str], dict[str, float]], file: Path) -
         model = one["model"]
         published = model.get("published") or provenance.OTHER
         name = str(one["weights"] if published == provenance.OTHER else published)
-        name += f", {model['merge']} tokens merged" if "merge" in model else ""
+        name += "".join(f", {text.format(model[k])}" for k, text in _CHANGED.items() if k in model)
         measured = {key: one.get(key) for key in ("top1", "mce", "examples")}
         test = robustness.name_of(str(one["data"]), str(one["labels"]))
         pixels, among, split = str(model["image_size"]), one["among"], str(one["split"])
@@ -140,8 +142,11 @@ def _of_paper() -> list[Row]:
         test = {"ImageNet": "imagenet", "ImageNet ReaL": "real"}.get(tested)
         if test and value.value is not None:
             rows.setdefault(f"paper: {model}, {trained}", {})[test] = value.value
-    rows["paper: ViT-H/14, JFT-300M"]["objectnet"] = results.objectnet()["top1"]
-    return [Row(name, "384", values) for name, values in rows.items()]
+    objectnet = {"objectnet": results.objectnet()["top1"]}
+    return [
+        *(Row(name, "384", values) for name, values in rows.items()),
+        Row("paper: ViT-H/14, JFT-300M, evaluated as BiT", "480", objectnet),
+    ]
 
 
 def render(report: Report, form: str) -> str:

@@ -7,7 +7,6 @@ Start from `Placer.place`.
 """
 
 import dataclasses
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,8 +21,6 @@ from vit_jax.paper import robustness, transfer
 SELECT = "stage select, not final"
 CHAINS = ("released", "paper", "big_vision")  # values of preprocess of configs/transfer.py
 HYPERRULE = "hyperrule"  # a recipe of configs/transfer.py: with Table 4's grid, BiT's other way
-# The images that the papers hold out of a pre-training.
-_HELD_OUT = {"imagenet": "tfds:imagenet2012", "imagenet21k": "tfds:imagenet21k/fall11"}
 _FEWSHOT = ("fewshot.method", "fewshot.ops", "fewshot.l2")  # the protocol of big_vision
 
 
@@ -108,9 +105,7 @@ def _transfer(run: Run, want: Want, origin: Origin) -> Placed:
         *_read(run, want, recipe),
     ]  # fmt: skip
     why_not = [*_foreign(run, want, origin), *_stage(run, want)]
-    # The recipe adds suffixes that belong to the cell: 512 pixels and an average in Table 2.
-    protocol = re.sub(r"(-\d+)?(-polyak)?$", "", config["recipe.protocol"]) or chain
-    protocol = "" if chain == HYPERRULE else protocol  # the paper tries both for BiT
+    protocol = "" if chain == HYPERRULE else chain  # the paper tries both for BiT
     resized = [key for key, *_ in differences] == ["data.image_size"]
     if resized:
         protocol = f"{protocol}-{config['data.image_size']}"
@@ -118,17 +113,19 @@ def _transfer(run: Run, want: Want, origin: Origin) -> Placed:
     choice = (f"rate {config['schedule.lr']}", config["length"])
     if not is_vtab(want):
         choice += (f"{'recipe' if chain == HYPERRULE else 'preprocess'}={chain}",)
+    choice += (f"weights {origin.file or 'that are not published'}",)
     why_not += lineage.phrases(tuple(differences))
     return Placed(run, protocol, choice, origin.epochs, tuple(why_not), mixes)
 
 
 def _chain(config: recipe_diff.Flat, want: Want, recipes: Mapping[str, recipe_diff.Flat]) -> str:
     """Returns the name of the recipe that a run makes its images with, else of the cell's."""
+    usual = want.preprocess or ("paper" if is_vtab(want) else "released")
     for keys in (("data.train_ops", "data.eval_ops"), ("data.train_ops",)):
-        for name, recipe in recipes.items():
-            if all(recipe[key] == config[key] for key in keys):
+        for name in (usual, *recipes):
+            if all(recipes[name][key] == config[key] for key in keys):
                 return name
-    return want.preprocess or ("paper" if is_vtab(want) else "released")
+    return usual
 
 
 def is_vtab(want: Want) -> bool:
@@ -141,11 +138,12 @@ def _recipes(want: Want) -> Mapping[str, recipe_diff.Flat]:
     more: dict[str, Any] = {"size": image_size(want)}
     if want.dropout is not None:
         more["dropout"] = want.dropout
+    known = CHAINS if want.preprocess or want.recipe == "augreg" else CHAINS[:-1]
     recipes = {
         name: recipe_diff.fine_tuning(
             want.variant, want.dataset, preprocess=name, whole=not want.fixed, **more
         )
-        for name in CHAINS
+        for name in known
     }
     if want.variant.startswith("BiT-"):  # B.1.1: the better of both
         recipes[HYPERRULE] = recipe_diff.fine_tuning(want.variant, want.dataset, recipe=HYPERRULE)
@@ -176,11 +174,13 @@ def _pretraining(run: Run, want: Want, origin: Origin) -> Placed:
         recipe = recipe_diff.pre_training(want.variant, want.upstream, name, epochs=0)
         scored = _scored(run, want, recipe) if recipe else []
         why_not = list(lineage.phrases((*differences, *scored)))
-        source, known = run.config["data.source"], _HELD_OUT.get(want.upstream)
+        source, known = run.config["data.source"], lineage.PAPERS.get(want.upstream)
         if known and not lineage.is_of_source(source, known):
             why_not.append(f"on {source}")
     why_not += _looked(run)
-    return Placed(run, "", (), origin.epochs, tuple(why_not), mixes=False)
+    augreg = want.recipe == "augreg"
+    choice = [f"{key}={run.config[key]}" for key in lineage.OF_GRID if augreg]
+    return Placed(run, "", tuple(choice), origin.epochs, tuple(why_not), mixes=False)
 
 
 def _foreign(run: Run, want: Want, origin: Origin) -> list[str]:

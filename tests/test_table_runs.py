@@ -158,6 +158,10 @@ def test_augreg_is_known_by_its_long_names():
                 "imagenet", "augreg", 300, ("other settings than those of the recommended file",)
             ),
         ),
+        (
+            "augreg/B_8-i1k-300ep-lr_0.001-aug_none-wd_0.1-do_0.0-sd_0.0.npz",
+            Origin("imagenet", "augreg", 300),
+        ),  # not in Figure 4
         ("hf:google/vit-base-patch16-224", None),  # fine-tuned
         ("hf:timm/vit_base_patch16_224.augreg_in21k_ft_in1k", None),
     ],

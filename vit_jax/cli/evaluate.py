@@ -118,7 +118,7 @@ def evaluate(args: argparse.Namespace) -> Any:
         )
     ]
     top1 = {name: part.top1 for name, part in parts.items()}
-    changed = {key: value for key in ("patch", "pack") if (value := getattr(args, key))}
+    changed = {key: value for key in ("patch", "pack") if (value := vars(args).get(key))}
     return evaluation_page.Evaluated(
         weights=args.weights,
         data=args.data or opened.spec,

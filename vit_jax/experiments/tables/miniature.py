@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from vit_jax.config import load as config_lib
 from vit_jax.config import recipes
 from vit_jax.errors import BadInput
 from vit_jax.experiments.tables import claims, compute, recipe_diff, rendering, run_results
@@ -120,13 +119,10 @@ def _why_not(run: Run, cell: str) -> str:
         differences = recipe_diff.differences(run.config, recipe)
     except BadInput as e:
         return str(e)
-    own = run.config
-    scored = [k for k in recipe if k.startswith("evals.") and config_lib.changes_results(k)]
-    differences += tuple(
-        (key, own.get(key, "(none)"), recipe[key])
-        for key in (*scored, "data.mean", "data.std")
-        if own.get(key, "(none)") != recipe[key]
-    )
+    wanted = {key: recipe[key] for key in ("data.mean", "data.std")}
+    for name in ("val", "test"):
+        wanted |= recipe_diff.scored(recipe, name)
+    differences += recipe_diff.unlike(run.config, wanted)
     reasons = [f"{key}: {own}, not {wanted}" for key, own, wanted in differences]
     if run.config["data.source"].startswith("synthetic:"):
         reasons.append(f"data.source: {run.config['data.source']}")

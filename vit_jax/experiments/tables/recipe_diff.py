@@ -40,11 +40,19 @@ def differences(run: Flat, recipe: Flat, **own: Any) -> tuple[Difference, ...]:
     wanted = dict(recipe) | {key.replace("__", "."): value for key, value in own.items()}
     keys = [k for k in (*wanted, *(k for k in run if k not in wanted)) if not is_free(k)]
     keys.append("branch")  # its first steps may have had other settings
-    return tuple(
-        (key, run.get(key, "(none)"), wanted.get(key, "(none)"))
-        for key in keys
-        if run.get(key, "(none)") != wanted.get(key, "(none)")
-    )
+    return unlike(run, {key: wanted.get(key, "(none)") for key in keys})
+
+
+def unlike(run: Flat, wanted: Flat) -> tuple[Difference, ...]:
+    """Returns the keys of `wanted` that have another value in a run, or none."""
+    own = {key: run.get(key, "(none)") for key in wanted}
+    return tuple((key, own[key], value) for key, value in wanted.items() if own[key] != value)
+
+
+def scored(recipe: Flat, name: str) -> Flat:
+    """Returns the keys of an evaluation of a recipe that change its result."""
+    keys = [key for key in recipe if key.startswith(f"evals.{name}.")]
+    return {key: recipe[key] for key in keys if config_lib.changes_results(key)}
 
 
 def is_free(key: str) -> bool:

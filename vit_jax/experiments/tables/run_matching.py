@@ -10,7 +10,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vit_jax.config import load as config_lib
 from vit_jax.experiments.tables import lineage, recipe_diff
 from vit_jax.experiments.tables.cells import Want
 from vit_jax.experiments.tables.lineage import Ancestry, Origin
@@ -222,9 +221,9 @@ def _read(run: Run, want: Want, recipe: recipe_diff.Flat) -> list[Difference]:
     stage = run.config["recipe.stage"]
     if stage == "select":  # it reads no test, and holds images out
         return []
-    split = {"data.split": recipe["data.split"]}
-    known = stage == "final" or _needs_no_stage(want)
-    return [*_unlike(run, split if known else {}), *_scored(run, want, recipe)]
+    known = ["data.split"] if stage == "final" or _needs_no_stage(want) else []
+    trained = recipe_diff.unlike(run.config, {key: recipe[key] for key in known})
+    return [*trained, *_scored(run, want, recipe)]
 
 
 def _scored(run: Run, want: Want, recipe: recipe_diff.Flat) -> list[Difference]:
@@ -235,21 +234,10 @@ def _scored(run: Run, want: Want, recipe: recipe_diff.Flat) -> list[Difference]:
         source = sources.get(section.removeprefix("fewshot_"), "(none)")
         found = lineage.tested_on(source) == ("imagenet", True)
         more = [] if found else [("fewshot.sources", source, "tfds:imagenet2012")]
-        return [*more, *_unlike(run, {key: recipe[key] for key in _FEWSHOT})]
+        return [*more, *recipe_diff.unlike(run.config, {key: recipe[key] for key in _FEWSHOT})]
     if one := robustness.sets().get(section):
         return _unlike_set(run, section, one)
-    keys = [key for key in recipe if key.startswith(f"evals.{section}.")]
-    return _unlike(run, {key: recipe[key] for key in keys if config_lib.changes_results(key)})
-
-
-def _unlike(run: Run, wanted: Mapping[str, Any]) -> list[Difference]:
-    """Returns the keys whose values differ from the wanted ones."""
-    own = run.config
-    return [
-        (key, own.get(key, "(none)"), value)
-        for key, value in wanted.items()
-        if own.get(key, "(none)") != value
-    ]
+    return list(recipe_diff.unlike(run.config, recipe_diff.scored(recipe, section)))
 
 
 def _unlike_set(run: Run, name: str, wanted: robustness.EvaluationSet) -> list[Difference]:

@@ -58,6 +58,12 @@ def test_only_the_options_that_a_compiler_does_not_know_are_left_out(monkeypatch
     assert compile_ahead.options("cpu") == known
 
 
+def test_options_that_a_compiler_refuses_together_are_left_out(monkeypatch):
+    monkeypatch.setitem(compile_ahead._OPTIONS, "cpu", {"a": True, "b": True})
+    monkeypatch.setattr(compile_ahead, "_refusal", lambda some, _: "no" * (len(some) > 1))
+    assert compile_ahead.options("cpu") == {}
+
+
 def test_a_value_that_a_compiler_does_not_know_is_left_out(monkeypatch):
     (option,) = compile_ahead._OPTIONS["cpu"]
     monkeypatch.setitem(compile_ahead._OPTIONS, "cpu", {option: "LIBRARY_FUSION_TYPE_MAGIC"})

@@ -166,7 +166,7 @@ def test_a_row_for_each_file_beside_the_papers_rows(tmp_path, capsys):
     assert rows["augreg/x.npz"] == "augreg/x.npz,224,,,,50.00,,"
     assert '"paper: ViT-B/16, ImageNet-21k",384,83.97,88.35,,,,' in printed
     assert '"paper: ViT-H/14, JFT-300M",384,88.04,90.33,,,,\n' in printed
-    assert '"paper: ViT-H/14, JFT-300M, evaluated as BiT",480,,,,,,61.70\n' in printed
+    assert '"paper: ViT-H/14, JFT-300M, evaluated as BiT",,,,,,,61.70\n' in printed
     found = table.read(tmp_path).remarks
     assert len(found) == 2
     assert any("50 of 30,000 images" in text for text in found)

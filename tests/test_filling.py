@@ -271,8 +271,26 @@ def test_seeds_from_unlike_weights_are_refused(tmp_path):
     )
     paper_runs.transfer(tmp_path / "a", 98.95, init=str(parent))
     paper_runs.transfer(tmp_path / "b", 98.95, seed=1)
-    with pytest.raises(BadInput, match=r"weights that are not published.*weights ViT-B_16\.npz"):
+    with pytest.raises(BadInput, match=r"weights of a run.*weights ViT-B_16\.npz"):
         fill(tmp_path)
+
+
+def test_seeds_from_unlike_settings_of_augreg_are_refused(tmp_path):
+    for seed, level in enumerate(("none", "strong2")):
+        spec = f"recipe=augreg,model=B/32,dataset=imagenet,aug={level},reg=0.0"
+        parent = paper_runs.pretrain(tmp_path / level, spec, {"step": 1})
+        args = "model=B/32,dataset=imagenet,size=384,preprocess=big_vision,dropout=0.0,lr=0.01"
+        paper_runs.transfer(tmp_path / f"{level}-tuned", 75.0, args, seed=seed, init=str(parent))
+    with pytest.raises(BadInput, match=r"-tuned has rate .*-tuned has rate .*randaug\(2, 20\)"):
+        fill(tmp_path, "augreg3")
+
+
+def test_a_metric_that_was_not_measured_is_named(tmp_path):
+    folder = paper_runs.transfer(tmp_path / "a", 83.97, "model=B/16,dataset=imagenet")
+    few = paper_runs.pretrain(tmp_path / "p", "model=B/16,dataset=jft,epochs=7", {"step": 1},
+                              data__source="records:/jft/*", recipe__upstream="jft")  # fmt: skip
+    assert f"without real/top1 in results.json: {folder}" in fill(tmp_path).remarks
+    assert f"without fewshot_imagenet/5shot in results.json: {few}" in fill(tmp_path, "8").remarks
 
 
 def test_run_is_found_where_its_init_is_relative_to_the_folder(tmp_path):
@@ -303,6 +321,14 @@ def test_real_labels_come_from_the_runs_of_imagenet(tmp_path):
         assert cell(report, "ImageNet-21k", test, "ViT-B/16").status == "within tolerance"
 
 
+def test_real_may_spell_its_source_out(tmp_path):
+    folder = paper_runs.transfer(tmp_path / "a", 83.97, "model=B/16,dataset=imagenet,also=real",
+                                 evals__real__source="tfds:imagenet2012")  # fmt: skip
+    results = {"real": paper_runs.top1(88.35, examples=46_837)}
+    (folder / "results.json").write_text(json.dumps(results))
+    assert cell(fill(tmp_path), "ImageNet-21k", "ImageNet ReaL", "ViT-B/16").status == "1 seed"
+
+
 @pytest.mark.parametrize(
     "key, value", [("split", "train[99%:]"), ("labels", ""), ("source", "tfds:imagenet_v2")]
 )
@@ -316,7 +342,7 @@ def test_real_of_other_images_or_labels_does_not_count(tmp_path, key, value):
     assert cell(report, "ImageNet-21k", "ImageNet", "ViT-B/16").status == "1 seed"
     real = cell(report, "ImageNet-21k", "ImageNet ReaL", "ViT-B/16")
     assert real.status == "missing"
-    assert real.stand_ins[0].startswith(f"evals.real.{key}: {value}, not ")
+    assert f"evals.real.{key}: {value}, not " in real.stand_ins[0]
 
 
 def test_table_2_takes_512_pixels_and_the_average_and_table_5_does_not(tmp_path):
@@ -610,15 +636,19 @@ def test_few_shot_accuracy_on_jft_fills_table_8(tmp_path):
     ],
 )
 def test_few_shot_accuracy_by_another_protocol_does_not_count(tmp_path, key, value, said):
-    few_shot_of_jft(tmp_path / "a", **{key.replace(".", "__"): value})
-    found = cell(fill(tmp_path, "8"), "1-D Pos. Emb.", "Default/Stem")
-    assert found.status == "needs private data"
-    assert found.stand_ins[0].startswith(said)
+    keys = {key.replace(".", "__"): value}
+    few_shot_of_jft(tmp_path / "a", **keys)
+    few_shot_of_jft(tmp_path / "b", "model=L/16,dataset=jft,epochs=14", **keys)
+    position = cell(fill(tmp_path, "8"), "1-D Pos. Emb.", "Default/Stem")
+    whole = cell(fill(tmp_path, "figure4"), "ViT-L/16", "301.99")  # a recipe of several lengths
+    for found in (position, whole):
+        assert found.status == "needs private data"
+        assert found.stand_ins[0].startswith(said)
 
 
-def few_shot_of_jft(folder, **keys):
-    """A pre-training of B/16 on JFT-300M that measured 5-shot accuracy on ImageNet."""
-    paper_runs.pretrain(folder, "model=B/16,dataset=jft,epochs=7,fewshot=true",
+def few_shot_of_jft(folder, args="model=B/16,dataset=jft,epochs=7", **keys):
+    """A pre-training on JFT-300M that measured 5-shot accuracy on ImageNet."""
+    paper_runs.pretrain(folder, f"{args},fewshot=true",
                         {"fewshot_imagenet": {"5shot": 0.64, "examples": 50_000}},
                         data__source="records:/jft/*", recipe__upstream="jft", **keys)  # fmt: skip
 

@@ -246,6 +246,6 @@ def test_spread_is_of_the_row_of_the_data_set():
 
 def test_best_level_of_augreg_is_the_one_of_the_highest_accuracy():
     values = paper.table("augreg")["figure_4"]["values"]["i21k_300ep"]["B/16"]
-    level, rate = results.augreg_best("B/16", "i21k_300ep")
+    level, rate = results.augreg_best("B/16", "i21k_300ep")[0]
     rows = {0.0: values["no_regularization"], 0.1: values["regularization_0.1"]}
     assert rows[rate][level] == max(max(row.values()) for row in rows.values())

@@ -204,8 +204,10 @@ def objectnet() -> dict[str, float]:
     return {"top1": value["top1_percent"], "top5": value["top5_percent"]}
 
 
-def augreg_best(model: str, column: str) -> tuple[str, float]:
+def augreg_best(model: str, column: str) -> list[tuple[str, float]]:
     """Returns the best (augmentation level, dropout and stochastic depth) of AugReg's Figure 4.
+
+    The figure has whole percents, so there may be several, those without dropout first.
 
     Args:
       model: variant, e.g. `B/16`.
@@ -213,12 +215,13 @@ def augreg_best(model: str, column: str) -> tuple[str, float]:
     """
     values = paper.table("augreg")["figure_4"]["values"][column][model]
     rates = {"no_regularization": 0.0, "regularization_0.1": 0.1}
-    best = max(
+    settings = [
         (accuracy, -rate, level)
         for name, rate in rates.items()
         for level, accuracy in values[name].items()
-    )
-    return best[2], -best[1]
+    ]
+    most = max(settings)[0]
+    return [(level, -rate) for accuracy, rate, level in sorted(settings)[::-1] if accuracy == most]
 
 
 # ---------------------------------------------------------------- figures

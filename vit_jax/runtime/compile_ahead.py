@@ -67,7 +67,8 @@ def options(platform: str, devices: tuple[Any, ...] = ()) -> dict[str, str | boo
     refused = {key: _refusal({key: value}, place) for key, value in wanted.items()}
     for message in filter(None, refused.values()):
         log.info("a compiler option is left out: %s", message)
-    return {key: value for key, value in wanted.items() if not refused[key]}
+    kept = {key: value for key, value in wanted.items() if not refused[key]}
+    return {} if _refusal(kept, place) else kept  # {}: it takes each, but not together
 
 
 def _refusal(some: dict[str, str | bool | int], place: Any) -> str:

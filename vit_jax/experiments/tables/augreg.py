@@ -45,8 +45,9 @@ def table_3() -> Table:
         "Fine-tuned and evaluated as its authors did (preprocess=big_vision, without dropout).",
         "A final run is trained on all of train. big_vision's transfer.py trains on 99 % of it, so "
         "AugReg's models may have too.",
-        "For i1k_300 and i21k_30, --plan names the published file of the setting that is best in "
-        "Figure 4, with the weight decay of the model's recommended file (inference).",
+        "For i1k_300 and i21k_30, the files of the settings that are best in Figure 4 (whole "
+        "percents) count. --plan names one of them, with the weight decay of the model's "
+        "recommended file (inference).",
     )
     return Table("augreg3", "AugReg, Table 3: transfer to ImageNet (top-1 in %)",
                  ("pixels", "column", "model"), tuple(cells), models=(2,), notes=notes)  # fmt: skip

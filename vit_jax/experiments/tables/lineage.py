@@ -45,14 +45,15 @@ class Origin:
       recipe: paper, bit, augreg, masked or mixer; empty: unknown, so the paper's is assumed.
       epochs: number of epochs; 0: unknown.
       unlike: differences from the recipe's settings, a phrase each.
-      file: the name of published weights; empty for those of a run, and for others.
+      choice: what all seeds of a cell have in common: the name of published weights, the settings
+        of AugReg, or that they are of other weights; a phrase each.
     """
 
     dataset: str
     recipe: str = ""
     epochs: int = 0
     unlike: tuple[str, ...] = ()
-    file: str = ""
+    choice: tuple[str, ...] = ()
 
     def is_of(self, want: Want) -> bool:
         """Returns True if a cell wants this pre-training, apart from its settings."""
@@ -89,11 +90,12 @@ class Ancestry:
         if recorded == provenance.OTHER:
             return Origin(f"{init} (has the name of a published file, but another SHA-256)")
         if known := published_origin(recorded or init):
-            return dataclasses.replace(known, file=Path(recorded or init).name)
+            return dataclasses.replace(known, choice=(f"weights {Path(recorded or init).name}",))
         if not upstream:
             return Origin(f"{init} (recipe.upstream does not say)")
         # No file of JFT is published, so that its name could tell nothing.
-        return Origin(upstream, unlike=() if upstream == "jft" else ("an unknown recipe",))
+        unlike = () if upstream == "jft" else ("an unknown recipe",)
+        return Origin(upstream, unlike=unlike, choice=(f"weights {init}",))
 
     def _pretraining(self, run: Run, upstream: str = "") -> Origin:
         key = run.folder, upstream
@@ -151,7 +153,9 @@ def pretraining_origin(run: Run, upstream: str = "") -> Origin:
     unlike = [] if run.results is not None else ["it is not finished"]
     if dataset in PAPERS and not is_of_source(source, PAPERS[dataset]):
         differences += (("data.source", source, PAPERS[dataset]),)
-    return Origin(dataset, name, epochs, (*unlike, *phrases(differences)))
+    settings = [f"{key}={run.config[key]}" for key in OF_GRID if name == "augreg"]
+    choice = tuple(settings) or ("weights of a run",)
+    return Origin(dataset, name, epochs, (*unlike, *phrases(differences)), choice)
 
 
 def judged(
@@ -223,9 +227,7 @@ def published_origin(init: str) -> Origin | None:
     if match and published.url(f"augreg/{stem}"):
         if "--" in stem:
             return Origin(f"{stem} (itself fine-tuned)")
-        other = (
-            () if augreg.is_best(stem) else ("other settings than those of the recommended file",)
-        )
+        other = () if augreg.is_best(stem) else ("other settings than the best",)
         return Origin(_NAMES[match[1]], "augreg", int(match[2]), other)
     match = re.fullmatch(r"BiT-([SM])-R\d+x\d+\.npz", stem)
     if match and published.url(stem):

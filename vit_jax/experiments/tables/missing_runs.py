@@ -139,7 +139,7 @@ class _Maker:
         if want.recipe != "paper":
             args["recipe"] = want.recipe
         if want.recipe == "augreg":
-            level, rate = _level(want) or results.augreg_best(want.variant, _column(want))
+            level, rate = _level(want) or results.augreg_best(want.variant, _column(want))[0]
             args |= {"aug": level, "reg": str(augreg.pretraining(want.upstream).rates[rate > 0])}
         if want.upstream == "imagenet21k":
             args["release"] = RELEASE

@@ -145,7 +145,7 @@ def _of_paper() -> list[Row]:
     objectnet = {"objectnet": results.objectnet()["top1"]}
     return [
         *(Row(name, "384", values) for name, values in rows.items()),
-        Row("paper: ViT-H/14, JFT-300M, evaluated as BiT", "480", objectnet),
+        Row("paper: ViT-H/14, JFT-300M, evaluated as BiT", "", objectnet),
     ]
 
 

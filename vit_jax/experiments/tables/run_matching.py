@@ -20,6 +20,7 @@ from vit_jax.paper import robustness, transfer
 SELECT = "stage select, not final"
 CHAINS = ("released", "paper", "big_vision")  # values of preprocess of configs/transfer.py
 HYPERRULE = "hyperrule"  # a recipe of configs/transfer.py: with Table 4's grid, BiT's other way
+_OF_SET = ("source", "split", "labels", "classes")  # keys of another test set
 _FEWSHOT = ("fewshot.method", "fewshot.ops", "fewshot.l2")  # the protocol of big_vision
 
 
@@ -112,7 +113,7 @@ def _transfer(run: Run, want: Want, origin: Origin) -> Placed:
     choice = (f"rate {config['schedule.lr']}", config["length"])
     if not is_vtab(want):
         choice += (f"{'recipe' if chain == HYPERRULE else 'preprocess'}={chain}",)
-    choice += (f"weights {origin.file or 'that are not published'}",)
+    choice += origin.choice
     why_not += lineage.phrases(tuple(differences))
     return Placed(run, protocol, choice, origin.epochs, tuple(why_not), mixes)
 
@@ -170,16 +171,16 @@ def _pretraining(run: Run, want: Want, origin: Origin) -> Placed:
         ]  # fmt: skip
     elif run.results is not None:
         name, differences = lineage.judged(run.config, origin.dataset, origin.epochs, **own)
-        recipe = recipe_diff.pre_training(want.variant, want.upstream, name, epochs=0)
+        recipe = recipe_diff.pre_training(
+            want.variant, want.upstream, name, origin.epochs or want.epochs[-1]
+        )
         scored = _scored(run, want, recipe) if recipe else []
         why_not = list(lineage.phrases((*differences, *scored)))
         source, known = run.config["data.source"], lineage.PAPERS.get(want.upstream)
         if known and not lineage.is_of_source(source, known):
             why_not.append(f"on {source}")
     why_not += _looked(run)
-    augreg = want.recipe == "augreg"
-    choice = [f"{key}={run.config[key]}" for key in lineage.OF_GRID if augreg]
-    return Placed(run, "", tuple(choice), origin.epochs, tuple(why_not), mixes=False)
+    return Placed(run, "", origin.choice, origin.epochs, tuple(why_not), mixes=False)
 
 
 def _foreign(run: Run, want: Want, origin: Origin) -> list[str]:
@@ -227,7 +228,12 @@ def _read(run: Run, want: Want, recipe: recipe_diff.Flat) -> list[Difference]:
 
 
 def _scored(run: Run, want: Want, recipe: recipe_diff.Flat) -> list[Difference]:
-    """Returns how the measurement of a cell's metric differs from the recipe's or the set's own."""
+    """Returns how the measurement of a cell's metric differs from the recipe's or the set's own.
+
+    A finished run without the metric has no difference: the table says that it was not measured.
+    """
+    if run.results is not None and run.metric(want.metric) is None:
+        return []
     section = want.metric.partition("/")[0]
     if section.startswith("fewshot_"):
         sources = dict(run.config["fewshot.sources"])
@@ -242,15 +248,12 @@ def _scored(run: Run, want: Want, recipe: recipe_diff.Flat) -> list[Difference]:
 
 def _unlike_set(run: Run, name: str, wanted: robustness.EvaluationSet) -> list[Difference]:
     """Returns how an evaluation differs from a test set; its files may lie anywhere."""
-    keys = ("source", "split", "labels", "classes")
     settings = run.config
-    own = {key: settings.get(f"evals.{name}.{key}", "(none)") for key in keys}
-    alike = {
-        "source": own["source"].partition(":")[0] == wanted.source.partition(":")[0],
-        "labels": bool(own["labels"]) == bool(wanted.labels),
-    }
+    own = {key: settings.get(f"evals.{name}.{key}", "(none)") for key in _OF_SET}
+    found = robustness.name_of(own["source"] or settings["data.source"], own["labels"])
+    same = {"source": found == name, "labels": bool(own["labels"]) == bool(wanted.labels)}
     return [
-        (f"evals.{name}.{key}", value, getattr(wanted, key))
+        (f"evals.{name}.{key}", value, getattr(wanted, key) or "(none)")
         for key, value in own.items()
-        if not alike.get(key, value == getattr(wanted, key))
+        if not same.get(key, value == getattr(wanted, key))
     ]

@@ -27,7 +27,7 @@
     dropout     default: 0.1 for ViT and hybrids, 0.0 for BiT, Mixer and weights of AugReg
     size        pixels per side; 0: 384, or 378 for patches of 14 x 14
     polyak      true: average of parameters at 0.9999, starting from the weights of `init`
-    select      true, for a sweep of vtab: first choose rate and length (leave out lr and recipe)
+    select      true, for a sweep of VTAB tasks: first choose rate and length (leave out lr, recipe)
     standin     true: noise of the dataset's size, for plans and a first step on any machine
     also        for imagenet: other test sets, joined by +, measured at the end; any of real, v2,
                 v2_threshold, v2_topimages, a, r, sketch, c, objectnet (docs/evaluation.md); in a
@@ -76,8 +76,8 @@ trains with the best rate (the smaller one if equal) on all of train with seeds 
 reads test once. `lr` leaves only `final`; `rates` tries fewer rates (AugReg: 0.01+0.03 on
 ImageNet). BiT also tries the HyperRule, as in the paper. VTAB has a fixed rate: 19 tasks, three
 seeds. With select=true, two rates (0.01, 0.03) and two lengths (500, 2,500 steps) are tried on
-val200, and the best mean over 19 tasks is used for all. The paper also has two of each, but their
-values are our choice.
+val200, and the best mean over the tasks of the sweep is used for all. The paper chooses once for
+all 19, and also has two of each, but their values are our choice.
 
 recipe=hyperrule (arXiv:1912.11370, section 3.3) fine-tunes as BiT does: SGD with rate 0.003, which
 falls to a tenth after 30, 60 and 90 %, no warm-up, no weight decay, no clipping. It runs 500 steps
@@ -105,7 +105,7 @@ from configs import base
 from vit_jax.config import plugins
 from vit_jax.config.load import of_run, parse_args
 from vit_jax.errors import BadInput, unknown
-from vit_jax.paper import augreg, expectations, hyperrule, robustness, transfer, vtab
+from vit_jax.paper import expectations, hyperrule, robustness, transfer, vtab
 
 # Recipe's name -> TFDS's. ImageNet's test split would have no labels.
 SOURCES = {
@@ -189,7 +189,7 @@ def get_config(arg=None):
     if args.recipe not in RECIPES:
         raise unknown("recipe", args.recipe, RECIPES)
     if args.select and not args.stage:
-        raise BadInput("select=true works only in `vit_jax sweep` with dataset=vtab; leave it out.")
+        raise BadInput("select=true works only in `vit_jax sweep` of VTAB tasks; leave it out.")
     if args.rates and not args.stage:
         raise BadInput(f"rates={args.rates} works only in `vit_jax sweep`; for one run give lr=.")
     if args.halving and not args.stage:
@@ -304,15 +304,15 @@ def _paper(config: Any, args: Any, name: str, task: vtab.Task | None) -> None:
 
 def _published(args: Any, size: int, dropout: float) -> expectations.Expected | None:
     """Returns the published result of a fine-tuning; None if the weights are not of a paper."""
-    if _of_augreg(args.init):  # its recommended files have results
-        if not augreg.is_recommended(args.init.rpartition("/")[2]) or args.polyak:
-            return None
-        if args.dataset == "imagenet":
-            return expectations.recommended_augreg(args.variant, size)
-        return expectations.of_big_vision(args.variant, args.dataset, size)
-    place = re.search(r"(^|/)imagenet(1|21)k/(R\d+\+)?(ViT|Mixer)-\w+\.npz$", args.init)
-    of_file = {"1": "imagenet", "21": "imagenet21k"}[place[2]] if place else ""
-    of = args.variant, args.upstream or of_file, args.dataset
+    saved, file = of_run(args.init), args.init.rpartition("/")[2]
+    if saved and saved.recipe.name not in ("", "pretrain"):
+        of_masked = saved.recipe.name == "masked" and not args.polyak
+        return expectations.masked(args.variant, args.dataset, size) if of_masked else None
+    if _of_augreg(args.init):
+        of = args.variant, args.dataset, size
+        return None if args.polyak else expectations.of_augreg(file, *of)
+    upstream = args.upstream or expectations.upstream(args.init)
+    of = args.variant, upstream, args.dataset
     found = expectations.fine_tuned(*of, size=size, polyak=args.polyak)
     if found and dropout == _usual_dropout(args):
         return found
@@ -407,8 +407,8 @@ def _all_of_vtab() -> list[str]:
 def _choices(dataset: str, args: Any) -> list[dict[str, Any]]:
     """Returns the choices to select from, or an empty list if there is no selection."""
     name, task = _dataset(dataset)
-    if args.select and args.dataset != "vtab":
-        raise BadInput("select=true works only with dataset=vtab, whose 19 tasks choose together.")
+    if args.select and not task:
+        raise BadInput("select=true works only with dataset=vtab or vtab/TASK; leave it out.")
     if args.select and (args.lr or args.recipe != "paper"):
         raise BadInput("select=true chooses rate and length; leave out lr and recipe, or select.")
     if args.rates and (args.lr or args.recipe != "paper" or task):

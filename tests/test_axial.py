@@ -171,12 +171,21 @@ def test_axial_resnet_equals_numpy(variant):
 
 
 @pytest.mark.parametrize("variant, exaflops, rel", [
-    ("AxialViT-B/16", 426.8, 2e-3), ("AxialViT-B/32", 107.6, 2e-3), ("AxialResNet50", 55.6, 0.08),
+    ("AxialViT-B/16", 426.8, 2e-3), ("AxialViT-B/32", 107.6, 2e-3),
+    ("AxialResNet50", 51.57, 2e-3),  # products alone; the figure has 55.6
 ])  # fmt: skip
 def test_pre_training_costs_what_figure_13_says(variant, exaflops, rel):
     cfg = variants.config(variant=variant, classes=1000)
     cost = 3 * variants.forward_flops(cfg, 224, 224) * 303e6 * 7
     assert cost == pytest.approx(exaflops * 1e18, rel=rel)
+
+
+@pytest.mark.slow
+def test_xla_counts_for_axial_resnet50_what_the_table_says():
+    """With norms, softmax and ReLU; 2 % below the figure."""
+    cfg = variants.config(variant="AxialResNet50", classes=1000)
+    cost = 3 * compiled_flops(cfg, 224) * 303e6 * 7 / 1e18
+    assert cost == pytest.approx(54.5, abs=0.2)
 
 
 @pytest.mark.parametrize("variant, patches", [("B/16", 196), ("B/32", 49)])

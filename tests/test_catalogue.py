@@ -4,6 +4,7 @@
 """All tables and figures: which cells are whose, what they want, what needs no run."""
 
 import collections
+import re
 
 import pytest
 
@@ -52,6 +53,13 @@ def kinds(table):
 )
 def test_cells_are_of_whom_the_protocol_says(tables, name, expected):
     assert kinds(tables[name]) == expected
+
+
+def test_the_page_has_the_numbers_of_public_cells(tables, root):
+    page = (root / "docs" / "tables.md").read_text()
+    told = {name: int(count) for name, count in re.findall(r"`(\w+)`: (\d+)", page)}
+    public = {name: kinds(table).get("public", 0) for name, table in tables.items()}
+    assert told == {name: count for name, count in public.items() if count}
 
 
 def test_public_cells_of_table_5_are_counted_from_the_file(tables):

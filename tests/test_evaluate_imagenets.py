@@ -8,6 +8,7 @@ import json
 import jax
 import model_commands
 import numpy as np
+import paper_runs
 import pictures
 import pytest
 import small_imagenets
@@ -90,6 +91,24 @@ def test_real_takes_its_labels_by_file_name(weights, tmp_path, capsys):
 
 
 @pytest.mark.integration
+def test_a_fine_tuned_file_of_augreg_is_evaluated_as_its_authors_did(weights, tmp_path, capsys):
+    """By its name; the same bytes under another name are resized, as the paper's."""
+    name = "B_16-i1k-300ep-lr_0.001-aug_none-wd_0.1-do_0.0-sd_0.0--imagenet2012-steps_20k-lr_0.01"
+    tuned = tmp_path / f"{name}-res_384.npz"
+    tuned.write_bytes(weights.read_bytes())
+    images(tmp_path / "imagenet", [1, 2, 3])
+    made = {
+        file.name: evaluate(
+            capsys, file, tmp_path / "out", f"--data=folder:{tmp_path / 'imagenet'}"
+        )[0]
+        for file in (tuned, weights)
+    }
+    first, other = (made[file.name]["model"] for file in (tuned, weights))
+    assert first["ops"] == "decode(exif=True)|bv_resize_small({size*7//6})|central_crop({size})"
+    assert other["ops"] == "decode(exif=True)|resize({size})"
+    assert first["dtype"] == other["dtype"] == "float32"
+
+
 def test_corruptions_give_the_mean_error(weights, tmp_path, capsys, monkeypatch):
     whole = paper.table("robustness")
     part = {"alexnet_error": {"fog": 0.5, "snow": 0.8}, "severities": [1, 2]}
@@ -190,6 +209,46 @@ def test_what_the_table_does_not_count_is_told(tmp_path):
     assert [row.name for row in found.rows if not row.name.startswith("paper")] == ["/w/mine.npz"]
 
 
+def test_files_of_one_name_and_other_bytes_have_a_row_each(tmp_path):
+    written(tmp_path / "a", "tfds:imagenet2012", model={"image_size": 384, "sha256": "aa" * 32})
+    written(tmp_path / "b", "tfds:imagenet_v2/matched-frequency", examples=10_000,
+            model={"image_size": 384, "sha256": "bb" * 32})  # fmt: skip
+    rows = {r.name: r.values for r in table.read(tmp_path).rows if not r.name.startswith("paper")}
+    assert rows == {"/w/mine.npz, SHA-256 aaaaaaaa": {"imagenet": 50.0},
+                    "/w/mine.npz, SHA-256 bbbbbbbb": {"v2": 50.0}}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "keys, results, said",
+    [
+        ({}, {}, ""),
+        ({}, {"looked_at_test": True}, "looked at test"),
+        ({"checkpoint__keep_best": "test/top1"}, {}, "looked at test"),
+        ({"data__split": "train+validation"}, {}, "trained on train+validation"),
+        ({"data__split": "train[:99%]"}, {}, ""),
+    ],
+)
+def test_a_run_that_saw_test_images_has_no_row(tmp_path, keys, results, said):
+    folder = paper_runs.transfer(
+        tmp_path / "run", 84.0, "model=B/16,dataset=imagenet", **{"data__split": "train"} | keys
+    )
+    file = folder / "results.json"
+    one = json.loads(file.read_text())
+    one["test"]["examples"] = 50_000
+    file.write_text(json.dumps(one | results))
+    found = table.read(tmp_path)
+    assert any(row.name == str(folder) for row in found.rows) == (not said)
+    assert [said in text for text in found.remarks] == [True] * bool(said)
+
+
+@pytest.mark.parametrize("source, said", [("tfds:imagenet2012_corrupted/", 1), ("folder:/c/", 0)])
+def test_corruptions_that_are_encoded_again_are_told(tmp_path, source, said):
+    written(tmp_path / "c", source + "{corruption}_{severity}", mce=0.425, examples=3_750_000)
+    found = table.read(tmp_path)
+    assert [row.values for row in found.rows if row.name == "/w/mine.npz"] == [{"c": 42.5}]
+    assert sum("TFDS encodes it again" in text for text in found.remarks) == said
+
+
 def test_files_of_other_content_and_training_images_do_not_count_as_published(tmp_path):
     for name in ("a", "b"):
         written(tmp_path / name, "tfds:imagenet2012", weights=f"/{name}/ViT-B_16.npz")
@@ -224,6 +283,12 @@ def test_files_of_other_content_and_training_images_do_not_count_as_published(tm
         ("tfds:imagenet21k", "", ""),
         ("folder:/d/imagenet-c/gaussian_noise/5", "", ""),
         ("folder:/d/imagenet-o", "", ""),
+        ("folder:/d/imagenet/ILSVRC/Data/CLS-LOC/val", "", "imagenet"),
+        ("folder:/d/ILSVRC2012/val", "", "imagenet"),
+        ("folder:/d/ILSVRC2012/train", "", ""),
+        ("folder:/d/imagenetv2-top-images-format-val", "", "v2_topimages"),
+        ("folder:/d/imagenetv2-threshold0.7-format-val", "", "v2_threshold"),
+        ("folder:/d/imagenet-v2-stop", "", ""),
         ("folder:/d/imagenet-a_resized", "", ""),
         ("folder:/d/tiny-imagenet-200/val", "", ""),
         ("folder:/d/imagenet/cifar10/test", "", ""),

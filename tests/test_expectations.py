@@ -6,6 +6,7 @@
 import itertools
 import re
 
+import paper_runs
 import pytest
 
 from configs import pretrain, transfer
@@ -104,6 +105,11 @@ def test_nothing_else_of_fine_tuning_is_expected(expected_of_all):
          "do_0.0-sd_0.0.npz", 98.55),
         ("dataset=imagenet,model=auto,init=augreg/B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-"
          "do_0.0-sd_0.0.npz", 85.49),
+        ("dataset=imagenet,model=auto,size=224,init=augreg/B_16-i1k-300ep-lr_0.001-aug_medium2-"
+         "wd_0.1-do_0.1-sd_0.1.npz", 78.73),
+        ("dataset=imagenet,model=auto,init=augreg/B_16-i21k-30ep-lr_0.001-aug_light1-wd_0.1-"
+         "do_0.0-sd_0.0.npz", 83.46),
+        ("model=L/16,dataset=imagenet,init=hf:google/vit-large-patch16-224-in21k", 85.15),
     ],
 )  # fmt: skip
 def test_typed_values(args, percent):
@@ -127,6 +133,17 @@ def test_typed_values(args, percent):
 def test_what_no_paper_has_measured_is_not_expected(args):
     expected = fine_tuning(args)
     assert (expected.metric, expected.source) == ("", "")
+
+
+@pytest.mark.parametrize(
+    "recipe, args, percent",
+    [("pretrain:model=B/16,dataset=jft", "upstream=jft", 84.15), ("masked", "upstream=jft", 79.9),
+     ("mae:model=B/16", "upstream=imagenet", None)],
+)  # fmt: skip
+def test_what_is_expected_depends_on_the_recipe_of_the_pretraining(tmp_path, recipe, args, percent):
+    parent = paper_runs.write(tmp_path / "pre", f"vit_jax:{recipe}", {"step": 1}, {})
+    found = fine_tuning(f"model=B/16,dataset=imagenet,init={parent},{args}")
+    assert (found.value if found.metric else None) == (percent and pytest.approx(percent / 100))
 
 
 def test_upstream_accuracies_are_expected_of_the_published_lengths():

@@ -99,6 +99,15 @@ def test_weights_without_a_chain_have_that_of_the_paper(form, given, said, caplo
     assert said in caplog.text
 
 
+@pytest.mark.parametrize("side, before", [(384, 448), (224, 256)])
+def test_augregs_fine_tuned_files_keep_the_centre(side, before):
+    images = image_chains.of_augreg(side)
+    chains = image_chains.of("npz", images)
+    resize, crop = preprocess.parse("data.eval_ops", chains.evaluation, (side, side))[1:]
+    assert (resize.size, crop.size) == (before, side)
+    assert chains.train == image_chains.PLAIN.train
+
+
 def test_another_filter_keeps_the_crop_and_is_said(caplog):
     with caplog.at_level("INFO", "vit_jax"):
         chains = image_chains.of("timm", {"interpolation": "lanczos", "crop_pct": 0.9})

@@ -195,6 +195,20 @@ def test_augreg_fine_tuned_as_its_authors_did_is_counted(fill):
     assert cell.also == ("S/16",)  # 83.73
 
 
+def test_augreg_without_the_held_out_part_counts_too_but_not_beside_all_of_train(fill):
+    args = f"model=B/32,dataset=imagenet,init={B_32},lr=0.01"
+    part = runs(83.59, args)
+    assert part[0].config["data.split"] == "train[:99%]"
+    assert fill(part, "augreg3").summary == "1 of 63 public cells reproduced"
+    whole = finals(83.59, args)
+    with pytest.raises(BadInput, match=r"mixed protocols.*on train\[:99%\]"):
+        fill([*whole[:2], *part[2:]], "augreg3")
+    other = runs(83.59, args, data__split="train[:90%]")
+    report = fill(other, "augreg3")
+    cell = next(f for f in report.cells if f.cell.labels == ("384", "i21k_300", "B/32"))
+    assert "data.split: train[:90%], not train[:99%]" in cell.stand_ins[0]
+
+
 def test_augreg_with_the_plain_resize_is_none(fill):
     args = f"model=B/32,dataset=imagenet,init={B_32},lr=0.01,preprocess=released"
     report = fill(finals(83.59, args), "augreg3")
@@ -339,7 +353,7 @@ def test_every_choice_has_evidence_and_is_one_of_the_recipe():
     ]  # fmt: skip
     for choice in replications.choices():
         config_lib.load(f"configs/transfer.py:{choice.name}")
-        assert choice.status in ("verified", "inference")
+        assert choice.status in ("verified", "single-source", "inference")
         assert len(choice.evidence) > 80
     assert {c.name for c in replications.choices() if c.status == "inference"} == {"dropout=0.1"}
 

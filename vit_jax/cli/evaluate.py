@@ -118,7 +118,8 @@ def evaluate(args: argparse.Namespace) -> Any:
         )
     ]
     top1 = {name: part.top1 for name, part in parts.items()}
-    changed = {key: value for key in ("patch", "pack") if (value := vars(args).get(key))}
+    more = {key: value for key in ("patch", "pack") if (value := vars(args).get(key))}
+    more |= {"ops": model.chain, "dtype": str(model.cfg.dtype)}
     return evaluation_page.Evaluated(
         weights=args.weights,
         data=args.data or opened.spec,
@@ -129,7 +130,7 @@ def evaluate(args: argparse.Namespace) -> Any:
         errors={} if "" in top1 else robustness.corruption_errors(top1),
         labels=args.labels,
         among=args.classes,
-        model=arguments.identity(args.weights, model) | changed,
+        model=arguments.identity(args.weights, model) | more,
     )
 
 

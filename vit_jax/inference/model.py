@@ -38,7 +38,7 @@ from vit_jax.models import variants
 from vit_jax.runtime import coordination
 from vit_jax.step import metrics
 from vit_jax.storage import files as storage
-from vit_jax.weights import loading
+from vit_jax.weights import image_chains, loading
 from vit_jax.weights.convert import Weights
 
 EACH = 64  # images in a batch on each device
@@ -74,6 +74,12 @@ class Model:
     def channels(self) -> int:
         """The number of channels of the images."""
         return self.weights.channels
+
+    @property
+    def chain(self) -> str:
+        """The ops that prepare images, for weights other than a run's as near as ops come."""
+        images = self.weights.images
+        return images.get("ops") or image_chains.of(self.weights.format, images).evaluation
 
     @property
     def batch_size(self) -> int:

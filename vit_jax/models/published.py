@@ -12,6 +12,7 @@ the README of google-research/big_transfer. The module reads and downloads nothi
 import collections
 import re
 import urllib.parse
+from pathlib import Path
 
 from vit_jax.config import synonyms
 from vit_jax.paper import augreg
@@ -47,11 +48,9 @@ def _by_variant() -> dict[str, tuple[str, ...]]:
         for stem in stems.split():
             variant = stem.removesuffix("-224").replace("ViT-", "").replace("_", "/")
             files[variant].append(f"{folder}/{stem}.npz")
-    for model, (pretraining, transfer) in augreg.RECOMMENDED.items():
-        size, patch = model.rsplit("_", 1)
-        stem = f"augreg/{augreg.stem(model, pretraining)}"
-        names = f"{stem}.npz", f"{stem}--imagenet2012-steps_20k-{transfer}.npz"
-        files[f"{size.replace('_', '+')}/{patch}"] += names
+    for variant, (pretraining, transfer) in augreg.RECOMMENDED.items():
+        stem = f"augreg/{augreg.stem(variant, pretraining)}"
+        files[variant] += f"{stem}.npz", f"{stem}--imagenet2012-steps_20k-{transfer}.npz"
     for size in _BIT:
         small = () if size == "R152x2" else (f"BiT-S-{size}.npz",)
         medium = f"BiT-M-{size}.npz", f"BiT-M-{size}-ILSVRC2012.npz"
@@ -96,6 +95,13 @@ def hint(name: str) -> str:
     file = weights(name)
     more = f" For published weights, add --config.init={file}." if file else ""
     return synonyms.hint("model.variant", name) + more
+
+
+def tuned_side(file: str) -> int:
+    """Returns the pixels a side that AugReg fine-tuned a file for; 0 for any other file name."""
+    name = Path(file).name
+    found = re.search(r"--.*-res_(\d+)\.npz$", name)
+    return int(found[1]) if found and _AUGREG_SCHEME.fullmatch(f"augreg/{name}") else 0
 
 
 def url(name: str) -> str | None:

@@ -18,41 +18,61 @@ from vit_jax.paper import replications, results
 # fine-tuning on ImageNet. Augmentation is spelled as in the file names; for light, the number is
 # one lower than in the paper (light1 is the paper's light2).
 RECOMMENDED = {
-    "R_Ti_16": ("none-wd_0.03-do_0.0-sd_0.0", "lr_0.03-res_384"),
-    "Ti_16": ("none-wd_0.03-do_0.0-sd_0.0", "lr_0.03-res_384"),
-    "S_32": ("none-wd_0.1-do_0.0-sd_0.0", "lr_0.01-res_384"),
-    "S_16": ("light1-wd_0.03-do_0.0-sd_0.0", "lr_0.03-res_384"),
-    "R26_S_32": ("light1-wd_0.1-do_0.0-sd_0.0", "lr_0.01-res_384"),
-    "B_32": ("light1-wd_0.1-do_0.0-sd_0.0", "lr_0.01-res_384"),
-    "B_16": ("medium1-wd_0.1-do_0.0-sd_0.0", "lr_0.03-res_384"),
-    "B_8": ("medium2-wd_0.1-do_0.0-sd_0.0", "lr_0.03-res_224"),
-    "L_16": ("strong1-wd_0.1-do_0.0-sd_0.0", "lr_0.01-res_384"),
-    "R50_L_32": ("medium1-wd_0.1-do_0.1-sd_0.1", "lr_0.01-res_384"),
+    "R+Ti/16": ("none-wd_0.03-do_0.0-sd_0.0", "lr_0.03-res_384"),
+    "Ti/16": ("none-wd_0.03-do_0.0-sd_0.0", "lr_0.03-res_384"),
+    "S/32": ("none-wd_0.1-do_0.0-sd_0.0", "lr_0.01-res_384"),
+    "S/16": ("light1-wd_0.03-do_0.0-sd_0.0", "lr_0.03-res_384"),
+    "R26+S/32": ("light1-wd_0.1-do_0.0-sd_0.0", "lr_0.01-res_384"),
+    "B/32": ("light1-wd_0.1-do_0.0-sd_0.0", "lr_0.01-res_384"),
+    "B/16": ("medium1-wd_0.1-do_0.0-sd_0.0", "lr_0.03-res_384"),
+    "B/8": ("medium2-wd_0.1-do_0.0-sd_0.0", "lr_0.03-res_224"),
+    "L/16": ("strong1-wd_0.1-do_0.0-sd_0.0", "lr_0.01-res_384"),
+    "R50+L/32": ("medium1-wd_0.1-do_0.1-sd_0.1", "lr_0.01-res_384"),
 }
 _LIGHT = {"light0": "light1", "light1": "light2"}  # in file names -> in the paper
 
 
-def stem(model: str, setting: str, column: str = "i21k_300ep") -> str:
+def column(dataset: str, epochs: int) -> str:
+    """Returns the column of Figure 4 of a pre-training, e.g. `i21k_300ep`."""
+    return f"{_DATASETS[dataset][1]}_{epochs}ep"
+
+
+def stem(variant: str, setting: str, column: str = "i21k_300ep") -> str:
     """Returns the file name, without .npz, of a checkpoint.
 
     Args:
-      model: its name in files, e.g. `B_16`.
+      variant: the model, e.g. `R50+L/32`, which is `R50_L_32` in files.
       setting: augmentation, weight decay and rates as in files.
       column: pre-training data and epochs, as in Figure 4.
     """
+    model = variant.replace("+", "_").replace("/", "_")
     return f"{model}-{column.replace('_', '-')}-lr_0.001-aug_{setting}"
 
 
-def best(variant: str, column: str) -> str:
-    """Returns the file name, without .npz, of the setting that is best in Figure 4.
+def best(variant: str, dataset: str, epochs: int) -> list[tuple[str, float, float]]:
+    """Returns (level, rate, weight decay) of the checkpoints that may be a model's best.
 
-    The weight decay is that of the model's recommended file (inference: Figure 4 has none).
+    From ImageNet-21k at 300 epochs it is the recommended one. Otherwise Figure 4 has whole
+    percents, so several settings may be the best, and no weight decay, so both values may; that of
+    the recommended file is first (inference). Empty for B/8, which Figure 4 lacks.
     """
-    level, rate = results.augreg_best(variant, column)[0]
+    of_files = pretraining("imagenet21k")
+    decay = of_files.default_decay[variant]
+    if (dataset, epochs) == ("imagenet21k", 300):
+        return [(of_files.default_level[variant], of_files.default_rate[variant], decay)]
+    name = column(dataset, epochs)
+    if variant not in paper.table("augreg")["figure_4"]["values"][name]:
+        return []
+    decays = sorted(of_files.weight_decays, key=lambda other: other != decay)
+    return [(*drawn, decay) for decay in decays for drawn in results.augreg_best(variant, name)]
+
+
+def best_file(variant: str, dataset: str, epochs: int) -> str:
+    """Returns the file name, without .npz, of the first of `best`."""
+    level, rate, decay = best(variant, dataset, epochs)[0]
     light = {level: name for name, level in _LIGHT.items()}
-    decay = pretraining("imagenet21k").default_decay[variant]
     setting = f"{light.get(level, level)}-wd_{decay}-do_{rate}-sd_{rate}"
-    return stem(variant.replace("+", "_").replace("/", "_"), setting, column)
+    return stem(variant, setting, column(dataset, epochs))
 
 
 def is_recommended(file: str) -> bool:
@@ -61,23 +81,14 @@ def is_recommended(file: str) -> bool:
 
 
 def is_best(file: str) -> bool:
-    """Returns True for the recommended file of a model, or one of a best setting in Figure 4.
-
-    Recommended files are from ImageNet-21k at 300 epochs. Figure 4 has whole percents, so several
-    settings may be the best, and no weight decay, so both values count.
-    """
-    model, data, epochs, *_ = file.split("-")
-    column = f"{data}_{epochs}"
-    if column == "i21k_300ep":
-        return is_recommended(file)
-    *size, patch = model.split("_")
-    variant = f"{'+'.join(size)}/{patch}"
-    if variant not in paper.table("augreg")["figure_4"]["values"][column]:  # B/8
-        return True
-    drawn = re.search(r"aug_(\w+)-wd_[\d.]+-do_([\d.]+)-", file)
-    assert drawn  # the name is of the published scheme
-    setting = _LIGHT.get(drawn[1], drawn[1]), float(drawn[2])
-    return setting in results.augreg_best(variant, column)
+    """Returns True for a published pre-training that may be its model's best, see `best`."""
+    named = re.match(r"(\w+)_(\d+)-(\w+)-(\d+)ep-.*aug_(\w+)-wd_([\d.]+)-do_([\d.]+)-", file)
+    if named is None:
+        return False
+    size, patch, data, epochs, level, decay, rate = named.groups()
+    dataset = next(name for name, (_, short) in _DATASETS.items() if short == data)
+    settings = best(f"{size.replace('_', '+')}/{patch}", dataset, int(epochs))
+    return not settings or (_LIGHT.get(level, level), float(rate), float(decay)) in settings
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,9 +12,10 @@ Everything else, such as BiT's pre-training, has no expectation. The tolerances 
 
 import dataclasses
 import math
+import re
 
 from vit_jax import paper
-from vit_jax.paper import pretraining, replications, results, vtab
+from vit_jax.paper import augreg, pretraining, replications, results, vtab
 
 # Two published runs of the authors with equal settings differ by up to 0.38 points (the README of
 # google-research/vision_transformer in 2021), five of big_vision's by up to 0.53.
@@ -152,8 +153,15 @@ def of_readme(
     return None
 
 
-def of_big_vision(variant: str, dataset: str, size: int) -> Expected | None:
-    """Returns big_vision's result of AugReg's recommended checkpoint; None without one."""
+def upstream(init: str) -> str:
+    """Returns the data of the paper's published weights, or Mixer's; "" for any other."""
+    if re.fullmatch(r"hf:google/vit-[\w-]+-in21k", init):
+        return "imagenet21k"
+    place = re.search(r"(^|/)imagenet(1|21)k/(R\d+\+)?(ViT|Mixer)-\w+\.npz$", init)
+    return {"1": "imagenet", "21": "imagenet21k"}[place[2]] if place else ""
+
+
+def _of_big_vision(variant: str, dataset: str, size: int) -> Expected | None:
     for one in replications.big_vision():
         if (one.model, one.dataset, size) == (variant, dataset, 384):
             source = f"big_vision's configs/transfer.py, mean of {one.runs} runs: {one.top1} %"
@@ -161,11 +169,34 @@ def of_big_vision(variant: str, dataset: str, size: int) -> Expected | None:
     return None
 
 
-def recommended_augreg(variant: str, size: int) -> Expected | None:
-    """Returns the accuracy on ImageNet of AugReg's recommended checkpoint from ImageNet-21k."""
+def masked(variant: str, dataset: str, size: int) -> Expected | None:
+    """Returns the result of fine-tuning a run of configs/masked.py; None if unpublished."""
+    if (variant, dataset, size) != ("B/16", "imagenet", 384):
+        return None
+    percent = results.masked_percent()
+    return _of_percent("test/top1", percent, LEAST, f"{_VIT}, section 4.6: {percent} %")
+
+
+def of_augreg(file: str, variant: str, dataset: str, size: int) -> Expected | None:
+    """Returns the result of fine-tuning one of AugReg's files; None if unpublished.
+
+    On ImageNet it is AugReg's, of the best pre-trainings; on other data big_vision's, of the
+    recommended one of B/32.
+
+    Args:
+      file: the name of the file.
+      variant: the model.
+      dataset: dataset of configs/transfer.py.
+      size: side of the images in pixels.
+    """
+    if dataset != "imagenet":
+        recommended = augreg.is_recommended(file)
+        return _of_big_vision(variant, dataset, size) if recommended else None
+    named = re.match(r"\w+-(i1k|i21k)-(\d+)ep-", file)
+    column = f"{named[1]}_{named[2]}" if named and augreg.is_best(file) else ""
     for value in results.augreg_3():
-        if value.labels == (str(size), "i21k_300", variant) and value.value is not None:
-            source = f"arXiv:2106.10270, Table 3, {size} pixels, recommended checkpoint: "
+        if value.labels == (str(size), column, variant) and value.value is not None:
+            source = f"arXiv:2106.10270, Table 3, {size} pixels, best checkpoint: "
             return _of_percent("test/top1", value.value, LEAST, f"{source}{value.value} %")
     return None
 

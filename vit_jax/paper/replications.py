@@ -116,7 +116,7 @@ class Choice:
       name: the argument, e.g. `dropout=0.1`.
       default_for: the fine-tunings that use it by default.
       evidence: who says so, in sentences.
-      status: verified or inference.
+      status: of the default: verified, single-source or inference.
     """
 
     name: str

@@ -48,13 +48,13 @@ IMAGES = {
 }  # fmt: skip
 _HELD_OUT = r"(/\d[\d.*]*)?([-_/](val|test|images)[^/]*)*"  # a version, a split
 _NAMES = {  # a source, from the last part of its path with a name on -> its test set
-    r"imagenet[-_]?v2.*thresh.*": "v2_threshold",
-    r"imagenet[-_]?v2.*top.*": "v2_topimages",
-    r"imagenet[-_]?v2.*": "v2",
+    r"imagenet[-_]?v2(.*[-_/])?thresh.*": "v2_threshold",
+    r"imagenet[-_]?v2(.*[-_/])?top-?images.*": "v2_topimages",
+    r"imagenet[-_]?v2([-_/](matched|val|test|images).*)?": "v2",
     rf"imagenet[-_]?sketch{_HELD_OUT}": "sketch",
     rf"imagenet[-_]?a{_HELD_OUT}": "a",
     rf"imagenet[-_]?r{_HELD_OUT}": "r",
-    rf"imagenet(2012|[-_]?1k)?{_HELD_OUT}": "imagenet",
+    rf"(imagenet|ilsvrc|imagenet/ilsvrc)(2012|[-_]?1k)?(/data/cls-loc)?{_HELD_OUT}": "imagenet",
 }
 
 
@@ -70,7 +70,9 @@ def name_of(source: str, labels: str) -> str:
     if source.startswith("objectnet:"):
         return "objectnet"
     parts = re.split("[:/]", source.lower().rstrip("/"))
-    last = max((i for i, part in enumerate(parts) if "imagenet" in part), default=len(parts))
+    named = [i for i, part in enumerate(parts) if "imagenet" in part]
+    named = named or [i for i, part in enumerate(parts) if "ilsvrc" in part]
+    last = named[-1] if named else len(parts)
     text = "/".join(parts[last:])
     name = next((name for words, name in _NAMES.items() if re.fullmatch(words, text)), "")
     if labels:

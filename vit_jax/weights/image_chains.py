@@ -28,7 +28,22 @@ class Chains(NamedTuple):
 PLAIN = Chains(
     f"{_UPRIGHT}inception_crop({{size}}, area_min=0.3)|flip_lr", f"{_UPRIGHT}resize({{size}})"
 )
+_RESIZES = "resize", "resize_small", "bv_resize_small"
 _CUBIC = PLAIN.train.replace("0.3", "0.3, cubic=True")
+
+
+def of_augreg(side: int) -> dict[str, Any]:
+    """Returns what AugReg's fine-tuned files want of images (google-research/big_vision issue 60).
+
+    Evaluation takes the central 384 of 448 pixels, at 224 pixels of 256 (inferred, from its
+    pre-training).
+
+    Args:
+      side: pixels of a side that the file was fine-tuned for.
+    """
+    longer = "8//7" if side == 224 else "7//6"
+    chain = f"{_UPRIGHT}bv_resize_small({{size*{longer}}})|central_crop({{size}})"
+    return {"mean": [0.5] * 3, "std": [0.5] * 3, "ops": chain}
 
 
 def of(form: str, images: Mapping[str, Any]) -> Chains:
@@ -42,8 +57,8 @@ def of(form: str, images: Mapping[str, Any]) -> Chains:
       form: the format of the weights.
       images: what their files say about images, see `image_settings`.
     """
-    own = images.get("ops", "") if form == "run" else ""
-    if own.startswith((f"{_UPRIGHT}resize({{size", f"{_UPRIGHT}resize_small({{size")):
+    own = images.get("ops", "")
+    if own.startswith(tuple(f"{_UPRIGHT}{op}({{size" for op in _RESIZES)):
         return Chains(_CUBIC if "cubic=True" in own else PLAIN.train, own)
     if form not in ("timm", "hf") or not images:
         return PLAIN

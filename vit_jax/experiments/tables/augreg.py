@@ -43,8 +43,8 @@ def table_3() -> Table:
         "i21k_v2: the checkpoint that is best on ImageNetV2 after fine-tuning all 28; no single "
         "run fills it. img_per_sec is of a V100 and timm; no run of ours measures it.",
         "Fine-tuned and evaluated as its authors did (preprocess=big_vision, without dropout).",
-        "A final run is trained on all of train. big_vision's transfer.py trains on 99 % of it, so "
-        "AugReg's models may have too.",
+        "Runs of the stage final are trained on all of train, runs without a stage on 99 % of it, "
+        "as in big_vision's transfer.py; both count, but not as seeds of one cell.",
         "For i1k_300 and i21k_30, the files of the settings that are best in Figure 4 (whole "
         "percents) count. --plan names one of them, with the weight decay of the model's "
         "recommended file (inference).",

@@ -12,10 +12,9 @@ import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from vit_jax.errors import BadInput, unknown
-from vit_jax.experiments.tables import compute, run_results
+from vit_jax.experiments.tables import compute, run_results, selection
 from vit_jax.experiments.tables.cells import Cell, Table, Want
 from vit_jax.experiments.tables.lineage import Ancestry
 from vit_jax.experiments.tables.run_matching import SELECT, Placed, Placer, is_vtab
@@ -128,11 +127,17 @@ def fill(table: Table, root: Path | None, protocol: str = "") -> Report:
     for _, places in placed:
         for want, place in places.items():
             beside[want].append(place)
+    compared = selection.compared(beside)
     for want, places in beside.items():
-        measured[want] = _measured(want, places, protocols.get(is_vtab(want), ""))
-    _check_choices(measured)
+        judged = [selection.judged(want, place, compared) for place in places]
+        measured[want] = _measured(want, judged, protocols.get(is_vtab(want), ""))
+    counted = {want: one.counted for want, one in measured.items()}
+    selection.check_choices(counted)
+    selection.check_means(table, counted)
     cells = [_cell(cell, [measured[want] for want in cell.wants]) for cell in table.cells]
     remarks = [f"not readable: {text}" for text in broken] + _remarks(placed) + _dtypes(measured)
+    if alone := selection.unseen(counted, compared):
+        remarks.append(f"rate not compared with others by runs in this folder: {_listed(alone)}")
     if table.name == "2":
         remarks += compute.measured_core_days(runs)
     dropouts = {
@@ -156,7 +161,7 @@ def _protocols(placed: Iterable[tuple[Run, dict[Want, Placed]]], wanted: str) ->
     first: dict[bool, dict[str, Run]] = {}
     for run, places in placed:
         for want, place in places.items():
-            if place.mixes:
+            if place.protocol and not place.why_not:
                 first.setdefault(is_vtab(want), {}).setdefault(place.protocol, run)
     known = [name for runs in first.values() for name in runs]
     if wanted and known and wanted not in known:
@@ -209,24 +214,6 @@ def _measured(want: Want, places: Sequence[Placed], protocol: str) -> _Measureme
             measurements.counted[seed] = place
             measurements.seeds[seed] = value
     return measurements
-
-
-def _check_choices(measured: Mapping[Want, _Measurements]) -> None:
-    """Raises BadInput unless seeds of a cell, and tasks of VTAB, were selected together."""
-    first: dict[Any, Placed] = {}
-    for want, one in measured.items():
-        of_vtab = is_vtab(want)
-        for place in one.counted.values():
-            other = first.setdefault((want.variant, want.upstream) if of_vtab else want, place)
-            if other.choice != place.choice:
-                once = "VTAB chooses once for all tasks" if of_vtab else (
-                    "Rate and recipe are selected once, then every seed is trained with them"
-                )  # fmt: skip
-                raise BadInput(
-                    f"runs of mixed protocols: {other.run.folder} has {', '.join(other.choice)}; "
-                    f"{place.run.folder} has {', '.join(place.choice)}. {once}; move the others "
-                    "out of --runs."
-                )
 
 
 def _twice(a: Run, b: Run, why: str) -> BadInput:
@@ -386,10 +373,18 @@ def _remarks(placed: Sequence[tuple[Run, dict[Want, Placed]]]) -> list[str]:
 
 
 def _dtypes(measured: Mapping[Want, _Measurements]) -> list[str]:
-    """Returns a sentence with the dtypes of compute of the runs that count; [] without any."""
+    """Returns a sentence with the dtypes of compute of the runs that count; [] without any.
+
+    If there are several, it names the runs of each.
+    """
     counted = {p.run.folder: p.run for m in measured.values() for p in m.counted.values()}
-    dtypes = Counter(run.config["model.dtype"] for run in counted.values())
-    listed = ", ".join(f"{dtype} ({count})" for dtype, count in sorted(dtypes.items()))
+    folders: dict[str, list[str]] = defaultdict(list)
+    for folder, run in counted.items():
+        folders[run.config["model.dtype"]].append(str(folder))
+    listed = ", ".join(
+        f"{dtype} ({len(names)}{f': {_listed(names)}' * (len(folders) > 1)})"
+        for dtype, names in sorted(folders.items())
+    )
     return [f"model.dtype of the runs that count: {listed}"] if listed else []
 
 

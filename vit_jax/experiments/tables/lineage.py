@@ -32,6 +32,7 @@ OF_GRID = (
     "data.train_ops", "mixup.alpha", "model.dropout", "model.drop_path", "optimizer.weight_decay",
 )  # fmt: skip
 # dataset -> the images that the papers train on; other releases of ImageNet-21k have other classes.
+NOT_BEST = "other settings than the best"  # of AugReg's
 PAPERS = {"imagenet": "tfds:imagenet2012", "imagenet21k": "tfds:imagenet21k/fall11"}
 _SMALL = tuple(name for name in transfer.DATASETS.values() if name != "vtab")
 
@@ -47,6 +48,8 @@ class Origin:
       unlike: differences from the recipe's settings, a phrase each.
       choice: what all seeds of a cell have in common: the name of published weights, the settings
         of AugReg, or that they are of other weights; a phrase each.
+      weights: the name of published weights, the folder of a run, or the file; empty for a
+        pre-training itself.
     """
 
     dataset: str
@@ -54,6 +57,7 @@ class Origin:
     epochs: int = 0
     unlike: tuple[str, ...] = ()
     choice: tuple[str, ...] = ()
+    weights: str = ""
 
     def is_of(self, want: Want) -> bool:
         """Returns True if a cell wants this pre-training, apart from its settings."""
@@ -85,17 +89,19 @@ class Ancestry:
         if parent is not None:
             if parent.fine_tunes:
                 return Origin(f"{parent.config['data.source']} (itself fine-tuned)")
-            return _at_step(self._pretraining(parent, upstream), parent, init)
+            made = _at_step(self._pretraining(parent, upstream), parent, init)
+            return dataclasses.replace(made, weights=_key(parent.folder))
         recorded = provenance.read(run.folder).init_published
         if recorded == provenance.OTHER:
             return Origin(f"{init} (has the name of a published file, but another SHA-256)")
         if known := published_origin(recorded or init):
-            return dataclasses.replace(known, choice=(f"weights {Path(recorded or init).name}",))
+            name = Path(recorded or init).name
+            return dataclasses.replace(known, choice=(f"weights {name}",), weights=name)
         if not upstream:
             return Origin(f"{init} (recipe.upstream does not say)")
         # No file of JFT is published, so that its name could tell nothing.
         unlike = () if upstream == "jft" else ("an unknown recipe",)
-        return Origin(upstream, unlike=unlike, choice=(f"weights {init}",))
+        return Origin(upstream, unlike=unlike, choice=(f"weights {init}",), weights=init)
 
     def _pretraining(self, run: Run, upstream: str = "") -> Origin:
         key = run.folder, upstream
@@ -153,6 +159,8 @@ def pretraining_origin(run: Run, upstream: str = "") -> Origin:
     unlike = [] if run.results is not None else ["it is not finished"]
     if dataset in PAPERS and not is_of_source(source, PAPERS[dataset]):
         differences += (("data.source", source, PAPERS[dataset]),)
+    if name == "augreg" and not _is_best(run.config, dataset, epochs):
+        unlike.append(NOT_BEST)
     settings = [f"{key}={run.config[key]}" for key in OF_GRID if name == "augreg"]
     choice = tuple(settings) or ("weights of a run",)
     return Origin(dataset, name, epochs, (*unlike, *phrases(differences)), choice)
@@ -200,6 +208,16 @@ def _of_grid(config: recipe_diff.Flat, dataset: str) -> set[str]:
     return free
 
 
+def _is_best(config: recipe_diff.Flat, dataset: str, epochs: int) -> bool:
+    """Returns True for a pre-training of AugReg with settings that may be the best."""
+    settings = augreg.best(config["model.variant"], dataset, epochs)
+    return not settings or any(
+        all(config[key] == value for key, value in augreg_tables.settings(level, rate))
+        and config[OF_GRID[-1]] == decay
+        for level, rate, decay in settings
+    )
+
+
 def phrases(differences: tuple[recipe_diff.Difference, ...]) -> tuple[str, ...]:
     """Formats each difference as `length: 100 steps, not 10000 steps`."""
     return tuple(f"{key}: {own}, not {wanted}" for key, own, wanted in differences)
@@ -227,7 +245,7 @@ def published_origin(init: str) -> Origin | None:
     if match and published.url(f"augreg/{stem}"):
         if "--" in stem:
             return Origin(f"{stem} (itself fine-tuned)")
-        other = () if augreg.is_best(stem) else ("other settings than the best",)
+        other = () if augreg.is_best(stem) else (NOT_BEST,)
         return Origin(_NAMES[match[1]], "augreg", int(match[2]), other)
     match = re.fullmatch(r"BiT-([SM])-R\d+x\d+\.npz", stem)
     if match and published.url(stem):

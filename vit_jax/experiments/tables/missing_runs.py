@@ -21,7 +21,7 @@ from vit_jax.experiments.tables.lineage import Ancestry, published_origin
 from vit_jax.experiments.tables.run_matching import image_size
 from vit_jax.experiments.tables.run_results import Run
 from vit_jax.models import published
-from vit_jax.paper import augreg, results, transfer
+from vit_jax.paper import augreg, transfer
 
 SEEDS = 3  # number of seeds in the final stage
 RELEASE = "fall11"  # the papers' release of ImageNet-21k
@@ -121,7 +121,8 @@ class _Maker:
         """Returns weights to start from: published, of an existing run, or of an added run."""
         files = published.CHECKPOINTS.get(want.variant, ())
         if want.recipe == "augreg":  # also those that are not recommended to everybody
-            files += (f"augreg/{augreg.best(want.variant, _column(want))}.npz",)
+            best = augreg.best_file(want.variant, want.upstream, want.epochs[-1])
+            files += (f"augreg/{best}.npz",)
         for file in files:
             origin = published_origin(file)
             if origin is not None and origin.is_of(want):
@@ -139,8 +140,11 @@ class _Maker:
         if want.recipe != "paper":
             args["recipe"] = want.recipe
         if want.recipe == "augreg":
-            level, rate = _level(want) or results.augreg_best(want.variant, _column(want))[0]
-            args |= {"aug": level, "reg": str(augreg.pretraining(want.upstream).rates[rate > 0])}
+            best = augreg.best(want.variant, want.upstream, want.epochs[-1])[0]
+            level, rate, *decay = _level(want) or best
+            args |= {"aug": level, "reg": str(rate)}
+            if decay:
+                args["wd"] = str(decay[0])
         if want.upstream == "imagenet21k":
             args["release"] = RELEASE
         flops = compute.exaflops(want.variant, want.epochs[-1], want.upstream) * 1e18
@@ -165,12 +169,6 @@ class _Maker:
         job = self.jobs.setdefault(text, Job(text, 0, compute.chip_hours(flops)))
         job.cells += 1
         return workdir
-
-
-def _column(want: Want) -> str:
-    """Returns the column of AugReg's Figure 4 with a want's pre-training."""
-    short = {"imagenet": "i1k", "imagenet21k": "i21k"}[want.upstream]
-    return f"{short}_{want.epochs[-1]}ep"
 
 
 def _level(want: Want) -> tuple[str, float] | tuple[()]:

@@ -8,7 +8,7 @@ Recipes are loaded as commands load them. Start from `fine_tuning` or `pre_train
 
 import fnmatch
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vit_jax.config import load as config_lib
@@ -18,14 +18,17 @@ from vit_jax.errors import BadInput
 Flat = Mapping[str, Any]  # dotted key -> value
 Difference = tuple[str, Any, Any]  # key, the run's value, the recipe's
 
-# Keys that a run may set in its own way: constants that come with weights, arithmetic and layout,
-# and aspects judged elsewhere (the data, further measurements). Both readers give the same examples
-# and draws, and pixels within one grey level.
+# Keys that a run may set in its own way: arithmetic and layout, and aspects judged elsewhere (the
+# data, further measurements). Both readers give the same examples and draws, and pixels within one
+# grey level.
 FREE = (
     "seed", "evals.*", "fewshot.*", "data.source", "data.reader", "data.records.*",
-    "data.window_shards", "data.mean", "data.std", "model.gelu", "model.ln_epsilon",
-    "model.gn_epsilon", "model.ws_epsilon", "model.ws_epsilon_in", "model.root_pool", "model.scan",
-    "model.dtype",
+    "data.window_shards", "model.scan", "model.dtype",
+)  # fmt: skip
+# Constants that come with weights, in which those of other libraries differ from the authors'.
+CONSTANTS = (
+    "data.mean", "data.std", "model.gelu", "model.ln_epsilon", "model.gn_epsilon",
+    "model.ws_epsilon", "model.ws_epsilon_in", "model.root_pool",
 )  # fmt: skip
 
 
@@ -38,7 +41,9 @@ def differences(run: Flat, recipe: Flat, **own: Any) -> tuple[Difference, ...]:
       **own: keys (with __ for a dot) for which the cell replaces the recipe's value.
     """
     wanted = dict(recipe) | {key.replace("__", "."): value for key, value in own.items()}
-    keys = [k for k in (*wanted, *(k for k in run if k not in wanted)) if not is_free(k)]
+    init = str(run.get("init", ""))
+    free = CONSTANTS if init.startswith("hf:") or init.endswith(".safetensors") else ()
+    keys = [k for k in (*wanted, *(k for k in run if k not in wanted)) if not is_free(k, free)]
     keys.append("branch")  # its first steps may have had other settings
     return unlike(run, {key: wanted.get(key, "(none)") for key in keys})
 
@@ -55,9 +60,9 @@ def scored(recipe: Flat, name: str) -> Flat:
     return {key: recipe[key] for key in keys if config_lib.changes_results(key)}
 
 
-def is_free(key: str) -> bool:
-    """Returns True if a run may have its own value of a key."""
-    free = any(fnmatch.fnmatchcase(key, pattern) for pattern in FREE)
+def is_free(key: str, also: Sequence[str] = ()) -> bool:
+    """Returns True if a run may have its own value of a key, or of those in `also`."""
+    free = any(fnmatch.fnmatchcase(key, pattern) for pattern in (*FREE, *also))
     return free or not config_lib.changes_results(key)
 
 

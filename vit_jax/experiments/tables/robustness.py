@@ -10,12 +10,14 @@ the ViT paper stand beside them (Table 5, section D.9). Start from `read`, then 
 import dataclasses
 import json
 import math
+import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from vit_jax.config import provenance
-from vit_jax.experiments.tables import rendering, run_results
+from vit_jax.experiments.tables import rendering, run_matching, run_results
 from vit_jax.paper import results, robustness
 from vit_jax.reports import pages
 from vit_jax.storage import files as storage
@@ -30,6 +32,7 @@ _COLUMNS = {
 }  # fmt: skip
 # What `vit_jax evaluate` may change about weights -> its name in a row.
 _CHANGED = {"merge": "{} tokens merged", "patch": "patches of {} pixels", "pack": "packed to {}"}
+_Key = tuple[str, str, str]  # name, pixels, SHA-256 of a file
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,7 +65,7 @@ def read(root: Path) -> Report:
       BadInput: the folder does not exist, or a result is not a share.
     """
     runs, broken = run_results.read(root)
-    rows: dict[tuple[str, str], dict[str, float]] = {}
+    rows: dict[_Key, dict[str, float]] = {}
     remarks = [f"not readable: {text}" for text in broken]
     for folder, _, files in sorted(storage.walk(root)):
         if EVALUATION in files:
@@ -70,11 +73,16 @@ def read(root: Path) -> Report:
     for run in runs:
         if run.results is not None and run.config["recipe.stage"] != "select":
             remarks += _add_run(rows, run)
-    ours = [Row(*key, values) for key, values in sorted(rows.items()) if values]
+    same = Counter(key[:2] for key, values in rows.items() if values)
+    ours = [
+        Row(name + f", SHA-256 {sha256[:8]}" * (same[name, pixels] > 1), pixels, values)
+        for (name, pixels, sha256), values in sorted(rows.items())
+        if values
+    ]
     return Report((*_of_paper(), *ours), tuple(remarks))
 
 
-def _add_evaluation(rows: dict[tuple[str, str], dict[str, float]], file: Path) -> list[str]:
+def _add_evaluation(rows: dict[_Key, dict[str, float]], file: Path) -> list[str]:
     try:
         one = json.loads(storage.read_all([file])[0])
         model = one["model"]
@@ -82,17 +90,20 @@ def _add_evaluation(rows: dict[tuple[str, str], dict[str, float]], file: Path) -
         name = str(one["weights"] if published == provenance.OTHER else published)
         name += "".join(f", {text.format(model[k])}" for k, text in _CHANGED.items() if k in model)
         measured = {key: one.get(key) for key in ("top1", "mce", "examples")}
-        test = robustness.name_of(str(one["data"]), str(one["labels"]))
+        data, labels = str(one["data"]), str(one["labels"])
         pixels, among, split = str(model["image_size"]), one["among"], str(one["split"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
         return [f"not readable: {file} ({type(e).__name__}: {e}); run vit_jax evaluate again"]
     if split.startswith("train"):
         return [f"{file}: split {split} is not a test split"]
-    return _add(rows, (name, pixels), test, among, measured, str(file))
+    key = name, pixels, str(model.get("sha256", ""))
+    return _add(rows, key, data, labels, among, measured, str(file))
 
 
-def _add_run(rows: dict[tuple[str, str], dict[str, float]], run: run_results.Run) -> list[str]:
-    key = str(run.folder), str(run.config["data.image_size"])
+def _add_run(rows: dict[_Key, dict[str, float]], run: run_results.Run) -> list[str]:
+    key = str(run.folder), str(run.config["data.image_size"]), ""
+    if why := [*run_matching.looked(run), *_trained_on_test(run)]:
+        return [f"{run.folder}: {why[0]}"]
     names = {k.split(".")[1] for k in run.config if k.startswith("evals.")}
     remarks = []
     for name in sorted(names):
@@ -101,20 +112,28 @@ def _add_run(rows: dict[tuple[str, str], dict[str, float]], run: run_results.Run
         source = settings["source"] or run.config["data.source"]
         held_out = run.config[f"evals.{name}.split"].startswith("train")
         if isinstance(measured, dict) and not held_out:
-            test = robustness.name_of(source, settings["labels"])
-            remarks += _add(rows, key, test, settings["classes"], measured, f"{key[0]}: {name}")
+            asked = source, settings["labels"], settings["classes"]
+            remarks += _add(rows, key, *asked, measured, f"{key[0]}: {name}")
     return remarks
 
 
+def _trained_on_test(run: run_results.Run) -> list[str]:
+    split = run.config["data.split"]
+    named = re.split(r"\[.*?\]|\+", split)
+    return [] if {*named} <= {"", "train"} else [f"trained on {split}, which may hold test images"]
+
+
 def _add(
-    rows: dict[tuple[str, str], dict[str, float]],
-    key: tuple[str, str],
-    test: str,
+    rows: dict[_Key, dict[str, float]],
+    key: _Key,
+    source: str,
+    labels: str,
     among: Any,
     measured: Mapping[str, Any],
     where: str,
 ) -> list[str]:
     """Adds a value to the row `key`; returns why it does not count, or what is odd about it."""
+    test = robustness.name_of(source, labels)
     if not test:
         return [f"{where}: not a test set of ImageNet"]
     wanted = robustness.sets()[test].classes if test in robustness.sets() else "all"
@@ -132,6 +151,8 @@ def _add(
     if test in row and abs(row[test] - 100 * value) > 1e-9:
         return [f"{where}: {_COLUMNS[test]} of {key[0]} was measured twice, {row[test]:.2f} counts"]
     row[test] = 100 * value
+    if test == "c" and source.startswith("tfds:"):
+        return [f"{where}: ImageNet-C as TFDS encodes it again; published values use its own JPEGs"]
     return []
 
 

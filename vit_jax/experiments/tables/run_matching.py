@@ -7,6 +7,7 @@ Start from `Placer.place`.
 """
 
 import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -21,7 +22,12 @@ SELECT = "stage select, not final"
 CHAINS = ("released", "paper", "big_vision")  # values of preprocess of configs/transfer.py
 HYPERRULE = "hyperrule"  # a recipe of configs/transfer.py: with Table 4's grid, BiT's other way
 _OF_SET = ("source", "split", "labels", "classes")  # keys of another test set
-_FEWSHOT = ("fewshot.method", "fewshot.ops", "fewshot.l2")  # the protocol of big_vision
+_FEWSHOT = (
+    "fewshot.method",
+    "fewshot.ops",
+    "fewshot.l2",
+    "fewshot.seeds",
+)  # the protocol of big_vision
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,21 +36,24 @@ class Placed:
 
     Attributes:
       run: the run.
-      protocol: a name shared by the fine-tuning runs of one table, e.g. `released`, `paper`,
-        `released-224`; empty for a pre-training and for BiT's HyperRule, which go with any.
-      choice: the selected settings of a fine-tuning, a phrase each; shared by all seeds of a cell,
-        and for VTAB by all tasks of a model.
+      protocol: a name shared by the fine-tuning runs of one table, e.g. `released` or `paper`;
+        empty for a pre-training and for BiT's HyperRule, which go with any.
+      selected: what held-out images choose for a fine-tuning, a phrase each.
+      choice: that and the weights; shared by all seeds of a cell, and for VTAB by all tasks of a
+        model.
+      weights: what the run started from, see `lineage.Origin`.
       epochs: epochs of the pre-training; 0: unknown.
-      why_not: reasons why the run does not fill the cell, a phrase each; (): it fills the cell.
-      mixes: True if the run would fill the cell in a table of its own protocol.
+      why_not: reasons why the run does not fill the cell, a phrase each; (): it fills the cell in
+        a table of its protocol.
     """
 
     run: Run
     protocol: str
+    selected: tuple[str, ...]
     choice: tuple[str, ...]
+    weights: str
     epochs: int
     why_not: tuple[str, ...]
-    mixes: bool
 
 
 class Placer:
@@ -93,7 +102,7 @@ def image_size(want: Want) -> int:
 
 def _transfer(run: Run, want: Want, origin: Origin) -> Placed:
     config = run.config
-    recipes = _recipes(want)
+    recipes = _recipes(want, whole=not want.fixed and not _of_the_rest(run, want))
     chain = _chain(config, want, recipes)
     recipe = recipes[want.preprocess or chain]
     options = _options(run, want, recipe, by_rule=chain == HYPERRULE)
@@ -106,16 +115,26 @@ def _transfer(run: Run, want: Want, origin: Origin) -> Placed:
     ]  # fmt: skip
     why_not = [*_foreign(run, want, origin), *_stage(run, want)]
     protocol = "" if chain == HYPERRULE else chain  # the paper tries both for BiT
-    resized = [key for key, *_ in differences] == ["data.image_size"]
-    if resized:
-        protocol = f"{protocol}-{config['data.image_size']}"
-    mixes = bool(protocol) and not why_not and (resized or not differences)
-    choice = (f"rate {config['schedule.lr']}", config["length"])
+    selected = _selected(config["schedule.lr"], config["length"])
     if not is_vtab(want):
-        choice += (f"{'recipe' if chain == HYPERRULE else 'preprocess'}={chain}",)
-    choice += origin.choice
+        selected += (f"{'recipe' if chain == HYPERRULE else 'preprocess'}={chain}",)
+    part = (f"on {config['data.split']}",) if _of_the_rest(run, want) else ()
     why_not += lineage.phrases(tuple(differences))
-    return Placed(run, protocol, choice, origin.epochs, tuple(why_not), mixes)
+    return Placed(
+        run, protocol, selected, (*selected, *part, *origin.choice), origin.weights, origin.epochs,
+        tuple(why_not),
+    )  # fmt: skip
+
+
+def _selected(rate: float, length: str) -> tuple[str, ...]:
+    return f"rate {rate}", length
+
+
+@functools.cache
+def usual_of_vtab() -> tuple[str, ...]:
+    """Returns `Placed.selected` of VTAB's recipe, for which nothing needs to be selected."""
+    recipe = recipe_diff.fine_tuning("B/16", "vtab/dtd")
+    return _selected(recipe["schedule.lr"], recipe["length"])
 
 
 def _chain(config: recipe_diff.Flat, want: Want, recipes: Mapping[str, recipe_diff.Flat]) -> str:
@@ -133,7 +152,12 @@ def is_vtab(want: Want) -> bool:
     return want.dataset.startswith("vtab/")
 
 
-def _recipes(want: Want) -> Mapping[str, recipe_diff.Flat]:
+def _of_the_rest(run: Run, want: Want) -> bool:
+    """Returns True for AugReg without a stage: as in big_vision, train without what is held out."""
+    return want.recipe == "augreg" and not run.config["recipe.stage"]
+
+
+def _recipes(want: Want, *, whole: bool) -> Mapping[str, recipe_diff.Flat]:
     """Returns the fine-tuning recipes that a cell allows, by name; each has its own train chain."""
     more: dict[str, Any] = {"size": image_size(want)}
     if want.dropout is not None:
@@ -141,7 +165,7 @@ def _recipes(want: Want) -> Mapping[str, recipe_diff.Flat]:
     known = CHAINS if want.preprocess or want.recipe == "augreg" else CHAINS[:-1]
     recipes = {
         name: recipe_diff.fine_tuning(
-            want.variant, want.dataset, preprocess=name, whole=not want.fixed, **more
+            want.variant, want.dataset, preprocess=name, whole=whole, **more
         )
         for name in known
     }
@@ -156,7 +180,7 @@ def _options(
     """Returns key -> the values that may have been chosen on held-out images."""
     if by_rule:
         return {"schedule.lr": [recipe["schedule.lr"]]}
-    if is_vtab(want) and run.config["recipe.stage"] == "final":
+    if is_vtab(want) and run.config["recipe.stage"]:
         lengths = [f"{steps} steps" for steps in transfer.VTAB_STEPS]
         return {"schedule.lr": transfer.VTAB_RATES, "length": lengths}
     return {"schedule.lr": want.rates or transfer.table_4()[want.dataset.partition("/")[0]].rates}
@@ -179,8 +203,10 @@ def _pretraining(run: Run, want: Want, origin: Origin) -> Placed:
         source, known = run.config["data.source"], lineage.PAPERS.get(want.upstream)
         if known and not lineage.is_of_source(source, known):
             why_not.append(f"on {source}")
-    why_not += _looked(run)
-    return Placed(run, "", origin.choice, origin.epochs, tuple(why_not), mixes=False)
+        if not want.settings and lineage.NOT_BEST in origin.unlike:
+            why_not.append(lineage.NOT_BEST)
+    why_not += looked(run)
+    return Placed(run, "", (), origin.choice, origin.weights, origin.epochs, tuple(why_not))
 
 
 def _foreign(run: Run, want: Want, origin: Origin) -> list[str]:
@@ -199,19 +225,20 @@ def _foreign(run: Run, want: Want, origin: Origin) -> list[str]:
 def _stage(run: Run, want: Want) -> list[str]:
     """Returns violations of the protocol: select on held-out images first, then read test once."""
     stage = run.config["recipe.stage"]
-    complete = stage == "final" or (_needs_no_stage(want) and not stage)
-    looked = _looked(run)
+    complete = stage == "final" or (_needs_no_stage(run, want) and not stage)
+    reasons = looked(run)
     if stage == "select" and run.metric(want.metric) is not None:
-        looked = looked or ["looked at test"]
-    return looked + ([] if complete else [SELECT if stage == "select" else "no stage, not final"])
+        reasons = reasons or ["looked at test"]
+    return reasons + ([] if complete else [SELECT if stage == "select" else "no stage, not final"])
 
 
-def _needs_no_stage(want: Want) -> bool:
-    """Returns True if the rate is given, so that nothing is selected."""
-    return is_vtab(want) or want.fixed
+def _needs_no_stage(run: Run, want: Want) -> bool:
+    """Returns True if the rate is given, or if what is held out can have chosen it."""
+    return is_vtab(want) or want.fixed or _of_the_rest(run, want)
 
 
-def _looked(run: Run) -> list[str]:
+def looked(run: Run) -> list[str]:
+    """Returns ["looked at test"] if test images had a part in the choice of a run, else []."""
     recorded = (run.results or {}).get("looked_at_test")
     kept = run.config["checkpoint.keep_best"].startswith("test/")
     return ["looked at test"] if recorded or kept else []
@@ -222,7 +249,7 @@ def _read(run: Run, want: Want, recipe: recipe_diff.Flat) -> list[Difference]:
     stage = run.config["recipe.stage"]
     if stage == "select":  # it reads no test, and holds images out
         return []
-    known = ["data.split"] if stage == "final" or _needs_no_stage(want) else []
+    known = ["data.split"] if stage == "final" or _needs_no_stage(run, want) else []
     trained = recipe_diff.unlike(run.config, {key: recipe[key] for key in known})
     return [*trained, *_scored(run, want, recipe)]
 

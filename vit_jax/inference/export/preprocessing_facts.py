@@ -34,15 +34,15 @@ def describe(weights: Weights, size: tuple[int, int]) -> tuple[Images | None, st
     Raises:
       BadInput: the configuration beside the weights is not understood.
     """
-    if weights.format in ("npz", "big_vision"):
-        return ORIGINAL, ""
     settings = dict(weights.images)
+    if weights.format in ("npz", "big_vision") and not settings:
+        return ORIGINAL, ""
     if not settings:
         return None, "no file beside the weights says how to prepare images"
     loading.reader(weights, size)  # checks all values
     antialias: bool | None = True  # like Pillow
     any_shape = getattr(weights.config, "naflex", 0) > 0
-    if weights.format == "run":
+    if "ops" in settings:
         shorter, antialias, kind = _chain_resizing(settings["ops"], size, any_shape)
         mean, std, words = settings["mean"], settings["std"], f"the chain {settings['ops']}"
     elif weights.format == "timm":

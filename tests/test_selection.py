@@ -1,0 +1,127 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Runs of the stage `select` beside final ones: who chose, and on how many data sets."""
+
+import paper_runs
+import pytest
+
+from vit_jax.errors import BadInput
+from vit_jax.experiments.tables import filling
+from vit_jax.experiments.tables.cells import find
+from vit_jax.paper import vtab
+
+CIFAR = "model=B/16,dataset=cifar10"
+L_16 = "imagenet21k/ViT-L_16.npz"
+
+
+@pytest.fixture(autouse=True)
+def quick():
+    with paper_runs.quick_yaml():
+        yield
+
+
+def fill(root, name="5"):
+    return filling.fill(find(name), root)
+
+
+def cell(report, *labels):
+    return next(f for f in report.cells if f.cell.labels == labels)
+
+
+def select(folder, args, percent, *, init=paper_runs.I21K, **keys):
+    """A finished run of the stage that holds images out."""
+    keys = {"init": init} | {key.replace("__", "."): value for key, value in keys.items()}
+    results = {"step": 1, "val": paper_runs.top1(percent)}
+    return paper_runs.write(folder, f"configs/transfer.py:{args},stage=select", results, keys)
+
+
+@pytest.mark.parametrize("rate, counted", [("0.003", True), ("0.01", False), ("0.03", False)])
+def test_final_runs_have_the_rate_that_val_chose(tmp_path, rate, counted):
+    """The last rate was not compared at all."""
+    for value, percent in (("0.001", 97.0), ("0.003", 98.9), ("0.01", 98.0)):
+        select(tmp_path / "select" / value, CIFAR, percent, schedule__lr=value)
+    paper_runs.seeds(tmp_path / "final", [98.9, 98.95, 99.0], schedule__lr=rate)
+    found = cell(fill(tmp_path), "ImageNet-21k", "CIFAR-10", "ViT-B/16")
+    assert (found.status == "within tolerance") == counted
+    best = "10000 steps, preprocess=released: on val rate 0.003, 10000 steps, preprocess=released"
+    said = [] if counted else [f"rate {rate}, {best} is best: 98.95 ± 0.05 (3 runs)"]
+    assert [text for text in found.stand_ins if text.startswith("rate")] == said
+
+
+def test_equal_rates_and_those_of_other_weights_are_no_objection(tmp_path):
+    select(tmp_path / "a", CIFAR, 98.9, schedule__lr="0.003")
+    select(tmp_path / "b", CIFAR, 98.9, schedule__lr="0.01")
+    select(tmp_path / "c", CIFAR, 99.9, schedule__lr="0.03", init="elsewhere/ViT-B_16.npz")
+    select(tmp_path / "d", CIFAR, 99.9, schedule__lr="0.03", batch_size="8")
+    paper_runs.seeds(tmp_path / "final", [98.9, 98.95, 99.0], schedule__lr="0.01")
+    report = fill(tmp_path)
+    assert report.summary == "1 of 54 public cells reproduced"
+    assert not any("not compared" in text for text in report.remarks)
+
+
+def test_final_runs_without_a_selection_are_named(tmp_path):
+    paper_runs.seeds(tmp_path, [98.9, 98.95, 99.0])
+    (said,) = [text for text in fill(tmp_path).remarks if "not compared" in text]
+    assert said.endswith(
+        f"in this folder: {'; '.join(str(tmp_path / f'seed{i}') for i in range(3))}"
+    )
+
+
+# ---------------------------------------------------------------- VTAB
+
+OTHER = {"schedule__lr": "0.03", "length": "500 steps"}
+
+
+def vtab_finals(root, task, init=L_16, **keys):
+    args = f"model=L/16,dataset=vtab/{task}"
+    paper_runs.seeds(root / "final" / task, [80.0, 80.1, 80.2], args, init=init, **keys)
+
+
+def vtab_selects(root, slugs, best=0.03):
+    for slug in slugs:
+        for rate in (0.01, 0.03):
+            for steps in (500, 2500):
+                percent = 80.0 + (rate == best and steps == 500)
+                select(root / "select" / f"{slug}-{rate}-{steps}",
+                       f"model=L/16,dataset=vtab/{slug}", percent, init=L_16,
+                       schedule__lr=rate, length=f"{steps} steps")  # fmt: skip
+
+
+def eurosat(root):
+    return cell(fill(root, "9"), "ViT-L/16 (I21k)", "EuroSAT")
+
+
+def test_a_choice_of_vtab_is_that_of_all_19_tasks(tmp_path):
+    vtab_finals(tmp_path, "eurosat", recipe__stage="final", **OTHER)
+    slugs = [task.slug for task in vtab.tasks()]
+    assert "chosen on 0 of 19 tasks" in eurosat(tmp_path).stand_ins[0]
+    vtab_selects(tmp_path, slugs[:1])
+    assert "rate 0.03, 500 steps: chosen on 1 of 19 tasks" in eurosat(tmp_path).stand_ins[0]
+    vtab_selects(tmp_path, slugs[1:])
+    assert eurosat(tmp_path).seeds == 3
+
+
+def test_all_tasks_of_vtab_can_refuse_a_choice(tmp_path):
+    vtab_selects(tmp_path, [task.slug for task in vtab.tasks()], best=0.01)
+    vtab_finals(tmp_path, "eurosat", recipe__stage="final", **OTHER)
+    said = "rate 0.03, 500 steps: on val rate 0.01, 500 steps is best"
+    assert said in eurosat(tmp_path).stand_ins[0]
+
+
+def test_the_choice_of_the_recipe_needs_no_selection(tmp_path):
+    vtab_selects(tmp_path, ["eurosat"])
+    vtab_finals(tmp_path, "eurosat", recipe__stage="final")
+    assert eurosat(tmp_path).seeds == 3
+
+
+def test_a_mean_is_of_one_pre_training(tmp_path):
+    """Each cell alone may start from its own; a mean that pairs seeds may not."""
+    spec = "model=L/16,dataset=imagenet21k,release=fall11,epochs=90"
+    first, second = (str(paper_runs.pretrain(tmp_path / name, spec)) for name in "ab")
+    vtab_finals(tmp_path, "eurosat", init=first)
+    vtab_finals(tmp_path, "dtd", init=first)
+    assert eurosat(tmp_path).seeds == 3
+    vtab_finals(tmp_path, "svhn", init=second)
+    with pytest.raises(BadInput, match=r"mixed weights in one mean: .* from .*/a, .* from .*/b\."):
+        fill(tmp_path, "9")

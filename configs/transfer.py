@@ -91,7 +91,7 @@ fewer than 96 x 96 pixels are resized to 160 and cropped to 128, others to 448 a
                     their area in pixels
 
 `config.expected` is the published result, from Table 5, 2 or 9, for a model, `upstream`, dataset
-and size that the paper has, and AugReg's Table 3 for its recommended files. The tolerance is ours.
+and size that the paper has, and AugReg's Table 3 for its best files. The tolerance is ours.
 B/16 from ImageNet-21k reaches (Table 5): CIFAR-10 98.95 %, CIFAR-100 91.67 %, Pets 94.43 %, Flowers
 99.38 %, ImageNet 83.97 %. L/16 from ImageNet-21k on VTAB reaches 72.72 % (Table 2, mean of 19
 tasks). CIFAR-10 took 7.2 hours on 8 V100 (google-research/vision_transformer issue 84).

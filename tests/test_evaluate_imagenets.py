@@ -21,6 +21,7 @@ from vit_jax.data.catalog import imagenet_labels
 from vit_jax.experiments.tables import robustness as table
 from vit_jax.models import variants
 from vit_jax.paper import robustness
+from vit_jax.weights import image_chains
 
 
 @pytest.fixture(scope="module")
@@ -216,6 +217,28 @@ def test_files_of_one_name_and_other_bytes_have_a_row_each(tmp_path):
     rows = {r.name: r.values for r in table.read(tmp_path).rows if not r.name.startswith("paper")}
     assert rows == {"/w/mine.npz, SHA-256 aaaaaaaa": {"imagenet": 50.0},
                     "/w/mine.npz, SHA-256 bbbbbbbb": {"v2": 50.0}}  # fmt: skip
+
+
+def test_a_checksum_that_older_files_lack_is_that_of_the_only_one_known(tmp_path):
+    written(tmp_path / "a", "tfds:imagenet2012")
+    written(tmp_path / "b", "tfds:imagenet_v2/matched-frequency", examples=10_000,
+            model={"image_size": 384, "sha256": "bb" * 32})  # fmt: skip
+    rows = [row for row in table.read(tmp_path).rows if not row.name.startswith("paper")]
+    assert [(row.name, row.values) for row in rows] == [
+        ("/w/mine.npz", {"imagenet": 50.0, "v2": 50.0})
+    ]
+
+
+@pytest.mark.parametrize("ops, counts", [("", False), (None, True)])
+def test_augregs_tuned_files_count_with_its_authors_crop(tmp_path, ops, counts):
+    name = "augreg/B_16-i1k-300ep-lr_0.001-aug_none-wd_0.1-do_0.0-sd_0.0"
+    name += "--imagenet2012-steps_20k-lr_0.01-res_384.npz"
+    ops = image_chains.of_augreg(384)["ops"] if ops is None else ops
+    written(tmp_path / "a", "tfds:imagenet2012",
+            model={"image_size": 384, "published": name, "ops": ops})  # fmt: skip
+    found = table.read(tmp_path)
+    assert any(row.name == name for row in found.rows) == counts
+    assert ["evaluate again" in text for text in found.remarks] == [True] * (not counts)
 
 
 @pytest.mark.parametrize(

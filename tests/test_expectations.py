@@ -128,6 +128,12 @@ def test_typed_values(args, percent):
         "model=BiT-R50x1,dataset=cifar10,recipe=hyperrule,upstream=jft",
         "dataset=imagenet,model=auto,init=augreg/B_16-i21k-300ep-lr_0.001-aug_none-wd_0.1-"
         "do_0.0-sd_0.0.npz",  # not the recommended file
+        "dataset=imagenet,model=B/16,init=augreg/B_16-i21k-300ep-lr_0.001-aug_medium1-wd_0.1-do_0.0-"
+        "sd_0.0--imagenet2012-steps_20k-lr_0.03-res_384.npz",  # fine-tuned already
+        "dataset=imagenet,model=B/16,init=mine/B_16-i21k-90ep-lr_0.001-aug_none-wd_0.1-do_0.0-"
+        "sd_0.0.npz",
+        "dataset=imagenet,model=L/32,init=mine/L_32-i21k-300ep-lr_0.001-aug_none-wd_0.1-do_0.0-"
+        "sd_0.0.npz",
     ],
 )
 def test_what_no_paper_has_measured_is_not_expected(args):

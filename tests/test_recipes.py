@@ -662,6 +662,20 @@ def test_vtab_chooses_once_by_the_mean_of_its_tasks():
     assert of_final.schedule.lr == 0.03
 
 
+@pytest.mark.parametrize("names", [("eurosat",), ("eurosat", "dtd")])
+def test_tasks_of_a_sweep_choose_together(names):
+    spec = "dataset=" + "+".join(f"vtab/{name}" for name in names)
+    stages = transfer_recipe.sweep(f"{spec},select=true")
+    points = stages["select"]
+    assert len(points) == 4 * len(names)
+    rows = [{**p, "val/top1": p["schedule.lr"] + (p["length"] == "500 steps")} for p in points]
+    final = stages["final"](rows)
+    assert {(p["schedule.lr"], p["length"]) for p in final} == {(0.03, "500 steps")}
+    assert len(final) == 3 * len(names)
+    whole = sweep.read(f"{TRANSFER}{spec},select=true")
+    assert {p.config.data.split for p in whole.points("select")} == {"train800"}
+
+
 def test_sweep_of_pretraining_is_regularisation_on_val():
     points = sweep.read(f"{PRETRAIN}model=B/32,dataset=imagenet").points("select")
     found = {

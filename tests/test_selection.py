@@ -3,6 +3,8 @@
 
 """Runs of the stage `select` beside final ones: who chose, and on how many data sets."""
 
+import shutil
+
 import paper_runs
 import pytest
 
@@ -57,15 +59,61 @@ def test_equal_rates_and_those_of_other_weights_are_no_objection(tmp_path):
     paper_runs.seeds(tmp_path / "final", [98.9, 98.95, 99.0], schedule__lr="0.01")
     report = fill(tmp_path)
     assert report.summary == "1 of 54 public cells reproduced"
-    assert not any("not compared" in text for text in report.remarks)
+    assert not any("tried another" in text for text in report.remarks)
 
 
 def test_final_runs_without_a_selection_are_named(tmp_path):
     paper_runs.seeds(tmp_path, [98.9, 98.95, 99.0])
-    (said,) = [text for text in fill(tmp_path).remarks if "not compared" in text]
+    (said,) = [text for text in fill(tmp_path).remarks if "tried another" in text]
     assert said.endswith(
-        f"in this folder: {'; '.join(str(tmp_path / f'seed{i}') for i in range(3))}"
+        f"tried another rate: {'; '.join(str(tmp_path / f'seed{i}') for i in range(3))}"
     )
+
+
+def test_a_sole_rate_is_not_a_comparison(tmp_path):
+    select(tmp_path / "select", CIFAR, 98.9, schedule__lr="0.003")
+    paper_runs.seeds(tmp_path / "final", [98.9, 98.95, 99.0], schedule__lr="0.003")
+    assert any("no run in this folder tried another" in text for text in fill(tmp_path).remarks)
+
+
+@pytest.mark.parametrize(
+    "keys", [{"evals__val__split": "test"}, {"data__split": "train"}, {"stopped": True}]
+)
+def test_a_selection_is_by_images_held_out_and_of_whole_runs(tmp_path, keys):
+    """Such a run chooses nothing: val would be test, or was trained on, or it was stopped."""
+    keys = dict(keys)
+    stopped = keys.pop("stopped", False)
+    select(tmp_path / "a", CIFAR, 98.0, schedule__lr="0.003")
+    other = select(tmp_path / "b", CIFAR, 99.9, schedule__lr="0.01", **keys)
+    if stopped:
+        (other / "stopped.json").write_text("{}")
+    paper_runs.seeds(tmp_path / "final", [98.9, 98.95, 99.0], schedule__lr="0.003")
+    assert fill(tmp_path).summary == "1 of 54 public cells reproduced"
+
+
+def test_each_protocol_has_its_own_selection(tmp_path):
+    for chain, best in (("released", "0.003"), ("paper", "0.01")):
+        args = f"{CIFAR},preprocess={chain}"
+        for rate in ("0.003", "0.01"):
+            percent = 98.0 + (rate == best) + 0.5 * (chain == "paper")
+            select(tmp_path / chain / rate, args, percent, schedule__lr=rate)
+        paper_runs.seeds(tmp_path / chain / "final", [98.9, 98.95, 99.0], args, schedule__lr=best)
+    for chain in ("released", "paper"):
+        report = filling.fill(find("5"), tmp_path, chain)
+        assert report.summary == "1 of 54 public cells reproduced"
+
+
+def test_pre_trainings_of_ones_own_are_selected_together(tmp_path):
+    """Two of three prefer the first rate, which all have."""
+    for seed in range(3):
+        spec = "model=B/16,dataset=imagenet21k,release=fall11,epochs=90"
+        parent = str(paper_runs.pretrain(tmp_path / f"pre{seed}", spec, seed=seed))
+        for rate in ("0.003", "0.01"):
+            percent = 98.0 + ((rate == "0.003") == (seed < 2))
+            select(tmp_path / f"{seed}-{rate}", CIFAR, percent, init=parent, schedule__lr=rate)
+        paper_runs.transfer(tmp_path / f"final{seed}", 98.95, init=parent, seed=seed,
+                            schedule__lr="0.003")  # fmt: skip
+    assert fill(tmp_path).summary == "1 of 54 public cells reproduced"
 
 
 # ---------------------------------------------------------------- VTAB
@@ -107,6 +155,26 @@ def test_all_tasks_of_vtab_can_refuse_a_choice(tmp_path):
     vtab_finals(tmp_path, "eurosat", recipe__stage="final", **OTHER)
     said = "rate 0.03, 500 steps: on val rate 0.01, 500 steps is best"
     assert said in eurosat(tmp_path).stand_ins[0]
+
+
+def test_a_choice_that_one_task_tried_is_not_that_of_all(tmp_path):
+    slugs = [task.slug for task in vtab.tasks()]
+    vtab_selects(tmp_path, slugs, best=0.01)
+    for slug in slugs:
+        if slug != "eurosat":
+            shutil.rmtree(tmp_path / "select" / f"{slug}-0.03-500")
+    better = select(tmp_path / "better", "model=L/16,dataset=vtab/eurosat", 99.9, init=L_16,
+                    schedule__lr="0.03", length="500 steps")  # fmt: skip
+    assert better.exists()
+    vtab_finals(tmp_path, "eurosat", recipe__stage="final", **OTHER)
+    assert "on val rate 0.01, 500 steps is best" in eurosat(tmp_path).stand_ins[0]
+
+
+def test_tasks_of_vtab_that_start_from_other_files_are_refused(tmp_path):
+    vtab_finals(tmp_path, "eurosat")
+    vtab_finals(tmp_path, "dtd", init="hf:google/vit-large-patch16-224-in21k")
+    with pytest.raises(BadInput, match=r"mixed protocols: .*weights .*VTAB chooses once"):
+        fill(tmp_path, "9")
 
 
 def test_the_choice_of_the_recipe_needs_no_selection(tmp_path):

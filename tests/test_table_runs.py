@@ -7,10 +7,12 @@ import dataclasses
 import math
 import shlex
 
+import foreign
 import numpy as np
 import paper_runs
 import pytest
 
+from vit_jax.build import defaults
 from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput
 from vit_jax.experiments.sweeps import points as sweep
@@ -256,6 +258,36 @@ def test_run_from_a_fine_tuned_run_is_of_no_pretraining(tmp_path):
 )
 def test_source_is_a_data_set_or_a_stand_in_for_one(source, expected):
     assert lineage.tested_on(source) == expected
+
+
+def test_a_run_of_augreg_that_augreg_does_not_have_breaks_no_table(tmp_path):
+    for number, more in enumerate(("model=B/16", "model=L/32,aug=none")):
+        paper_runs.pretrain(tmp_path / str(number), f"recipe=augreg,dataset=imagenet,{more}",
+                            length="100 steps")  # fmt: skip
+    paper_runs.seeds(tmp_path / "c", [98.9, 98.95, 99.0])
+    report = filling.fill(find("5"), tmp_path)
+    assert report.summary == "1 of 54 public cells reproduced"
+
+
+@pytest.mark.parametrize(
+    "variant, weights",
+    [
+        ("B/16", lambda: foreign.original_vit(foreign.random(foreign.vit(), 12, 12))),
+        ("BiT-R50x1", lambda: foreign.bit_of_tensorflow(foreign.random(foreign.bit(), 224, 224))),
+    ],
+)
+def test_constants_that_a_run_takes_from_the_authors_file_are_no_difference(
+    tmp_path, variant, weights
+):
+    """A configuration as a run writes it, once everything is settled."""
+    folder = tmp_path / "imagenet21k"
+    folder.mkdir()
+    file = foreign.npz(folder / "ViT-B_16.npz", weights())
+    spec = f"configs/transfer.py:model={variant},dataset=cifar10,init={file},stage=final"
+    run = dict(config_lib.flatten(defaults.settle(config_lib.load(spec))))
+    recipe = recipe_diff.fine_tuning(variant, "cifar10")
+    assert any(run[key] != recipe[key] for key in recipe_diff.CONSTANTS)
+    assert recipe_diff.differences(run, recipe) == ()
 
 
 def test_differences_leave_out_what_a_run_may_choose():

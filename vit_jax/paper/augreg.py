@@ -54,17 +54,21 @@ def best(variant: str, dataset: str, epochs: int) -> list[tuple[str, float, floa
 
     From ImageNet-21k at 300 epochs it is the recommended one. Otherwise Figure 4 has whole
     percents, so several settings may be the best, and no weight decay, so both values may; that of
-    the recommended file is first (inference). Empty for B/8, which Figure 4 lacks.
+    the recommended file is first (inference). Figure 4 lacks B/8, so any may be. Empty for models,
+    data and lengths that AugReg does not have.
     """
-    of_files = pretraining("imagenet21k")
-    decay = of_files.default_decay[variant]
-    if (dataset, epochs) == ("imagenet21k", 300):
-        return [(of_files.default_level[variant], of_files.default_rate[variant], decay)]
-    name = column(dataset, epochs)
-    if variant not in paper.table("augreg")["figure_4"]["values"][name]:
+    of_files, drawn = pretraining("imagenet21k"), paper.table("augreg")["figure_4"]["values"]
+    decay = of_files.default_decay.get(variant)
+    name = column(dataset, epochs) if dataset in _DATASETS else ""
+    if decay is None or name not in drawn:
         return []
+    if name == "i21k_300ep":
+        return [(of_files.default_level[variant], of_files.default_rate[variant], decay)]
+    known = [(level, rate) for level in levels() for rate in of_files.rates]
+    if variant in drawn[name]:
+        known = results.augreg_best(variant, name)
     decays = sorted(of_files.weight_decays, key=lambda other: other != decay)
-    return [(*drawn, decay) for decay in decays for drawn in results.augreg_best(variant, name)]
+    return [(level, rate, decay) for decay in decays for level, rate in known]
 
 
 def best_file(variant: str, dataset: str, epochs: int) -> str:
@@ -82,13 +86,16 @@ def is_recommended(file: str) -> bool:
 
 def is_best(file: str) -> bool:
     """Returns True for a published pre-training that may be its model's best, see `best`."""
-    named = re.match(r"(\w+)_(\d+)-(\w+)-(\d+)ep-.*aug_(\w+)-wd_([\d.]+)-do_([\d.]+)-", file)
+    named = re.fullmatch(
+        r"(\w+)_(\d+)-(i1k|i21k)-(\d+)ep-lr_0\.001-aug_(\w+)-wd_([\d.]+)-do_([\d.]+)-sd_[\d.]+\.npz",
+        file,
+    )
     if named is None:
         return False
     size, patch, data, epochs, level, decay, rate = named.groups()
     dataset = next(name for name, (_, short) in _DATASETS.items() if short == data)
     settings = best(f"{size.replace('_', '+')}/{patch}", dataset, int(epochs))
-    return not settings or (_LIGHT.get(level, level), float(rate), float(decay)) in settings
+    return (_LIGHT.get(level, level), float(rate), float(decay)) in settings
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,9 +3,9 @@
 
 """The published result of a recipe, with its source: what `config.expected` says.
 
-Published are arXiv:2010.11929, Tables 2, 5 and 9; upstream accuracies that its authors gave
-(google-research/vision_transformer issue 62) and that repeat Table 5, in their README; AugReg
-(arXiv:2106.10270), Figure 4 and Table 3; and big_vision's results of one of its checkpoints.
+Published are arXiv:2010.11929, Tables 2, 5 and 9 and section 4.6; upstream accuracies that its
+authors gave (google-research/vision_transformer issue 62) and that repeat Table 5, in their README;
+AugReg (arXiv:2106.10270), Figure 4 and Table 3; and big_vision's results of one of its checkpoints.
 Everything else, such as BiT's pre-training, has no expectation. The tolerances are ours. Start from
 `fine_tuned`, `pretrained` or `augreg_pretrained`.
 """

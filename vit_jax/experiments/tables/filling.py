@@ -121,23 +121,22 @@ def fill(table: Table, root: Path | None, protocol: str = "") -> Report:
     wants = list(dict.fromkeys(want for cell in table.cells for want in cell.wants))
     placer = Placer(wants, Ancestry(root, runs))
     placed = [(run, placer.place(run)) for run in runs]
-    protocols = _protocols(placed, protocol)
-    measured: dict[Want, _Measurements] = defaultdict(_Measurements)
+    compared = selection.compared([places for _, places in placed])
     beside: dict[Want, list[Placed]] = defaultdict(list)
     for _, places in placed:
         for want, place in places.items():
-            beside[want].append(place)
-    compared = selection.compared(beside)
+            beside[want].append(selection.judged(want, place, compared))
+    protocols = _protocols(beside, protocol)
+    measured: dict[Want, _Measurements] = defaultdict(_Measurements)
     for want, places in beside.items():
-        judged = [selection.judged(want, place, compared) for place in places]
-        measured[want] = _measured(want, judged, protocols.get(is_vtab(want), ""))
+        measured[want] = _measured(want, places, protocols.get(is_vtab(want), ""))
     counted = {want: one.counted for want, one in measured.items()}
     selection.check_choices(counted)
     selection.check_means(table, counted)
     cells = [_cell(cell, [measured[want] for want in cell.wants]) for cell in table.cells]
     remarks = [f"not readable: {text}" for text in broken] + _remarks(placed) + _dtypes(measured)
     if alone := selection.unseen(counted, compared):
-        remarks.append(f"rate not compared with others by runs in this folder: {_listed(alone)}")
+        remarks.append(f"counted, but no run in this folder tried another rate: {_listed(alone)}")
     if table.name == "2":
         remarks += compute.measured_core_days(runs)
     dropouts = {
@@ -152,17 +151,17 @@ def fill(table: Table, root: Path | None, protocol: str = "") -> Report:
     )  # fmt: skip
 
 
-def _protocols(placed: Iterable[tuple[Run, dict[Want, Placed]]], wanted: str) -> dict[bool, str]:
+def _protocols(beside: Mapping[Want, Sequence[Placed]], wanted: str) -> dict[bool, str]:
     """Returns the protocol of the runs that count, for VTAB (True) and for other data sets.
 
     Raises:
       BadInput: there are two protocols of either, or the wanted one is of neither.
     """
     first: dict[bool, dict[str, Run]] = {}
-    for run, places in placed:
-        for want, place in places.items():
+    for want, places in beside.items():
+        for place in places:
             if place.protocol and not place.why_not:
-                first.setdefault(is_vtab(want), {}).setdefault(place.protocol, run)
+                first.setdefault(is_vtab(want), {}).setdefault(place.protocol, place.run)
     known = [name for runs in first.values() for name in runs]
     if wanted and known and wanted not in known:
         raise unknown("protocol", wanted, dict.fromkeys(known))
@@ -208,8 +207,8 @@ def _measured(want: Want, places: Sequence[Placed], protocol: str) -> _Measureme
             for other in measurements.counted.values():
                 if other.run.config["seed"] == seed:
                     raise _twice(other.run, run, f"both have seed {seed}")
-                if other.epochs != place.epochs:
-                    both = f"{other.epochs} and {place.epochs} epochs of pre-training"
+                if other.origin.epochs != place.origin.epochs:
+                    both = f"{other.origin.epochs} and {place.origin.epochs} epochs of pre-training"
                     raise _twice(other.run, run, f"they have {both}")
             measurements.counted[seed] = place
             measurements.seeds[seed] = value

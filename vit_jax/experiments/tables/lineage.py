@@ -31,8 +31,8 @@ _SOURCES = {"tfds:imagenet2012": "imagenet", "tfds:imagenet21k": "imagenet21k"}
 OF_GRID = (
     "data.train_ops", "mixup.alpha", "model.dropout", "model.drop_path", "optimizer.weight_decay",
 )  # fmt: skip
-# dataset -> the images that the papers train on; other releases of ImageNet-21k have other classes.
 NOT_BEST = "other settings than the best"  # of AugReg's
+# dataset -> the images that the papers train on; other releases of ImageNet-21k have other classes.
 PAPERS = {"imagenet": "tfds:imagenet2012", "imagenet21k": "tfds:imagenet21k/fall11"}
 _SMALL = tuple(name for name in transfer.DATASETS.values() if name != "vtab")
 
@@ -210,11 +210,10 @@ def _of_grid(config: recipe_diff.Flat, dataset: str) -> set[str]:
 
 def _is_best(config: recipe_diff.Flat, dataset: str, epochs: int) -> bool:
     """Returns True for a pre-training of AugReg with settings that may be the best."""
-    settings = augreg.best(config["model.variant"], dataset, epochs)
-    return not settings or any(
+    return any(
         all(config[key] == value for key, value in augreg_tables.settings(level, rate))
         and config[OF_GRID[-1]] == decay
-        for level, rate, decay in settings
+        for level, rate, decay in augreg.best(config["model.variant"], dataset, epochs)
     )
 
 

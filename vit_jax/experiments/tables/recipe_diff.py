@@ -14,6 +14,7 @@ from typing import Any
 from vit_jax.config import load as config_lib
 from vit_jax.config import recipes
 from vit_jax.errors import BadInput
+from vit_jax.weights.formats import npz
 
 Flat = Mapping[str, Any]  # dotted key -> value
 Difference = tuple[str, Any, Any]  # key, the run's value, the recipe's
@@ -25,11 +26,12 @@ FREE = (
     "seed", "evals.*", "fewshot.*", "data.source", "data.reader", "data.records.*",
     "data.window_shards", "model.scan", "model.dtype",
 )  # fmt: skip
-# Constants that come with weights, in which those of other libraries differ from the authors'.
-CONSTANTS = (
-    "data.mean", "data.std", "model.gelu", "model.ln_epsilon", "model.gn_epsilon",
-    "model.ws_epsilon", "model.ws_epsilon_in", "model.root_pool",
-)  # fmt: skip
+# Constants of weights: a run has the recipe's, or those of the authors' files, which a run that
+# starts from one writes into its configuration. Weights of other libraries bring their own.
+CONSTANTS: Mapping[str, set[Any]] = {
+    f"model.{name}": {one.constants[name] for one in npz.FORMATS if name in one.constants}
+    for name in ("gelu", "ln_epsilon", "gn_epsilon", "ws_epsilon", "ws_epsilon_in", "root_pool")
+} | {"data.mean": set(), "data.std": set()}
 
 
 def differences(run: Flat, recipe: Flat, **own: Any) -> tuple[Difference, ...]:
@@ -42,7 +44,8 @@ def differences(run: Flat, recipe: Flat, **own: Any) -> tuple[Difference, ...]:
     """
     wanted = dict(recipe) | {key.replace("__", "."): value for key, value in own.items()}
     init = str(run.get("init", ""))
-    free = CONSTANTS if init.startswith("hf:") or init.endswith(".safetensors") else ()
+    other = init.startswith("hf:") or init.endswith(".safetensors")
+    free = [key for key, known in CONSTANTS.items() if other or run.get(key) in known]
     keys = [k for k in (*wanted, *(k for k in run if k not in wanted)) if not is_free(k, free)]
     keys.append("branch")  # its first steps may have had other settings
     return unlike(run, {key: wanted.get(key, "(none)") for key in keys})

@@ -39,10 +39,7 @@ class Placed:
       protocol: a name shared by the fine-tuning runs of one table, e.g. `released` or `paper`;
         empty for a pre-training and for BiT's HyperRule, which go with any.
       selected: what held-out images choose for a fine-tuning, a phrase each.
-      choice: that and the weights; shared by all seeds of a cell, and for VTAB by all tasks of a
-        model.
-      weights: what the run started from, see `lineage.Origin`.
-      epochs: epochs of the pre-training; 0: unknown.
+      origin: the pre-training.
       why_not: reasons why the run does not fill the cell, a phrase each; (): it fills the cell in
         a table of its protocol.
     """
@@ -50,10 +47,13 @@ class Placed:
     run: Run
     protocol: str
     selected: tuple[str, ...]
-    choice: tuple[str, ...]
-    weights: str
-    epochs: int
+    origin: Origin
     why_not: tuple[str, ...]
+
+    @property
+    def choice(self) -> tuple[str, ...]:
+        """What all seeds of a cell share, and for VTAB all tasks of a model, a phrase each."""
+        return (*self.selected, f"on {self.run.config['data.split']}", *self.origin.choice)
 
 
 class Placer:
@@ -118,12 +118,8 @@ def _transfer(run: Run, want: Want, origin: Origin) -> Placed:
     selected = _selected(config["schedule.lr"], config["length"])
     if not is_vtab(want):
         selected += (f"{'recipe' if chain == HYPERRULE else 'preprocess'}={chain}",)
-    part = (f"on {config['data.split']}",) if _of_the_rest(run, want) else ()
     why_not += lineage.phrases(tuple(differences))
-    return Placed(
-        run, protocol, selected, (*selected, *part, *origin.choice), origin.weights, origin.epochs,
-        tuple(why_not),
-    )  # fmt: skip
+    return Placed(run, protocol, selected, origin, tuple(why_not))
 
 
 def _selected(rate: float, length: str) -> tuple[str, ...]:
@@ -206,7 +202,7 @@ def _pretraining(run: Run, want: Want, origin: Origin) -> Placed:
         if not want.settings and lineage.NOT_BEST in origin.unlike:
             why_not.append(lineage.NOT_BEST)
     why_not += looked(run)
-    return Placed(run, "", (), origin.choice, origin.weights, origin.epochs, tuple(why_not))
+    return Placed(run, "", (), origin, tuple(why_not))
 
 
 def _foreign(run: Run, want: Want, origin: Origin) -> list[str]:
@@ -247,11 +243,13 @@ def looked(run: Run) -> list[str]:
 def _read(run: Run, want: Want, recipe: recipe_diff.Flat) -> list[Difference]:
     """Returns how the images trained on and scored differ from the recipe's."""
     stage = run.config["recipe.stage"]
-    if stage == "select":  # it reads no test, and holds images out
-        return []
-    known = ["data.split"] if stage == "final" or _needs_no_stage(run, want) else []
+    if stage == "select":  # it reads no test
+        recipe = recipe_diff.fine_tuning(want.variant, want.dataset, whole=False, stage="select")
+    known = ["data.split"] if stage or _needs_no_stage(run, want) else []
     trained = recipe_diff.unlike(run.config, {key: recipe[key] for key in known})
-    return [*trained, *_scored(run, want, recipe)]
+    if stage == "select" or _of_the_rest(run, want):
+        trained += recipe_diff.unlike(run.config, recipe_diff.scored(recipe, "val"))
+    return [*trained, *(_scored(run, want, recipe) if stage != "select" else ())]
 
 
 def _scored(run: Run, want: Want, recipe: recipe_diff.Flat) -> list[Difference]:

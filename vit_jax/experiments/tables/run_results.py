@@ -22,6 +22,7 @@ from vit_jax.storage import jsonl
 
 CONFIG, RESULTS, METRICS = "config.yaml", "results.json", "metrics.jsonl"
 FAILED = "failed.json"  # written by a sweep in a run that it gave up
+STOPPED = "stopped.json"  # and in one that the rule of its stage stopped early
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +42,12 @@ class Run:
     @property
     def running(self) -> bool:
         """Returns True if results may still come."""
-        return self.results is None and not (self.folder / FAILED).exists()
+        return self.results is None and not self.stopped and not (self.folder / FAILED).exists()
+
+    @property
+    def stopped(self) -> bool:
+        """Returns True if the rule of its sweep stopped it early, with results or without."""
+        return (self.folder / STOPPED).exists()
 
     @property
     def fine_tunes(self) -> bool:

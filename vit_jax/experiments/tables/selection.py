@@ -10,7 +10,7 @@ It also refuses runs that belong together and were chosen, or pre-trained, apart
 import dataclasses
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from vit_jax.errors import BadInput
@@ -26,65 +26,82 @@ class Compared:
     """What runs measured on held-out images.
 
     Attributes:
-      values: the selected settings -> val top-1 of each run, in percent.
-      datasets: the data sets of these runs.
+      values: the selected settings -> data set -> val top-1 of each run, in percent.
     """
 
-    values: dict[tuple[str, ...], list[float]] = dataclasses.field(
-        default_factory=lambda: defaultdict(list)
+    values: dict[tuple[str, ...], dict[str, list[float]]] = dataclasses.field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(list))
     )
-    datasets: set[str] = dataclasses.field(default_factory=set)
+
+    @property
+    def datasets(self) -> int:
+        """The number of data sets of the settings that were tried on the most."""
+        return max(map(len, self.values.values()), default=0)
 
     @property
     def best(self) -> list[tuple[str, ...]]:
-        """Returns the settings with the highest mean; several if equal."""
-        means = {settings: statistics.fmean(found) for settings, found in self.values.items()}
+        """Returns the settings, tried on all data sets, with the highest mean; several if equal."""
+        means = {
+            settings: statistics.fmean(map(statistics.fmean, found.values()))
+            for settings, found in self.values.items()
+            if len(found) == self.datasets
+        }
         most = max(means.values(), default=0.0)
         return [settings for settings, mean in means.items() if mean > most - 1e-9]
 
 
+Known = Mapping[tuple[Any, str], Compared]  # (what is selected together, protocol) -> comparison
+
+
 def _together(want: Want, place: Placed) -> Any:
     """Returns a key of the runs that are selected together: for VTAB those of all tasks."""
-    return (want.variant, want.upstream) if is_vtab(want) else want, place.weights
+    return (want.variant, want.upstream) if is_vtab(want) else want, place.origin.choice
 
 
-def compared(beside: Mapping[Want, Sequence[Placed]]) -> Mapping[Any, Compared]:
+def compared(places: Iterable[Mapping[Want, Placed]]) -> Known:
     """Returns what runs that hold images out, and differ in nothing else, measured on these."""
-    found: dict[Any, Compared] = defaultdict(Compared)
-    for want, places in beside.items():
-        for place in places:
-            value = place.run.metric("val/top1")
-            held_out = not (place.why_not or place.run.config["recipe.stage"])
-            if value is not None and (held_out or place.why_not == (SELECT,)):
-                one = found[_together(want, place)]
-                one.values[place.selected].append(value)
-                one.datasets.add(want.dataset)
+    found: dict[tuple[Any, str], Compared] = defaultdict(Compared)
+    for want, place in (pair for one in places for pair in one.items()):
+        value, stage = place.run.metric("val/top1"), place.run.config["recipe.stage"]
+        held_out = place.why_not == (SELECT,) or not (place.why_not or stage)
+        if value is not None and held_out and not place.run.stopped:
+            one = found[_together(want, place), place.protocol]
+            one.values[place.selected][want.dataset].append(value)
     return dict(found)
 
 
-def judged(want: Want, place: Placed, known: Mapping[Any, Compared]) -> Placed:
+def _beside(want: Want, place: Placed, known: Known) -> Compared:
+    """Returns what a run is compared with: its protocol, and BiT's HyperRule with any."""
+    together, whole = _together(want, place), Compared()
+    for (key, protocol), one in known.items():
+        if key == together and (protocol == place.protocol or not (protocol and place.protocol)):
+            whole.values |= one.values
+    return whole
+
+
+def judged(want: Want, place: Placed, known: Known) -> Placed:
     """Adds why a fine-tuning has not what held-out images chose, as far as the folder tells."""
     if place.why_not or not want.dataset:
         return place
-    one, own = known.get(_together(want, place), Compared()), ", ".join(place.selected)
+    one, own = _beside(want, place, known), ", ".join(place.selected)
     unlike = bool(one.values) and place.selected not in one.best
     why = f"{own}: on val {' or '.join(map(', '.join, one.best))} is best"
     tasks = len(vtab.tasks())
-    if is_vtab(want) and len(one.datasets) < tasks:
+    if is_vtab(want) and one.datasets < tasks:
         unlike = place.selected != usual_of_vtab()
-        why = f"{own}: chosen on {len(one.datasets)} of {tasks} tasks"
+        why = f"{own}: chosen on {one.datasets} of {tasks} tasks"
     return dataclasses.replace(place, why_not=(why,)) if unlike else place
 
 
-def unseen(counted: Counted, known: Mapping[Any, Compared]) -> list[str]:
-    """Returns the folders of final runs that nothing in the folder was compared with."""
+def unseen(counted: Counted, known: Known) -> list[str]:
+    """Returns the folders of final runs that count although no run tried other settings."""
     return [
         str(place.run.folder)
         for want, runs in counted.items()
         for place in runs.values()
         if place.run.config["recipe.stage"] == "final"
         and not is_vtab(want)
-        and _together(want, place) not in known
+        and len(_beside(want, place, known).values) < 2
     ]
 
 
@@ -113,9 +130,9 @@ def check_means(table: Table, counted: Counted) -> None:
         for want in cell.wants if len(cell.wants) > 1 else ():
             for seed, place in counted.get(want, {}).items():
                 other = first.setdefault(seed, place)
-                if other.weights != place.weights:
+                one, two = other.origin.weights, place.origin.weights
+                if one != two:
                     raise BadInput(
-                        f"runs of mixed weights in one mean: {other.run.folder} starts from "
-                        f"{other.weights}, {place.run.folder} from {place.weights}. Move one of "
-                        "them out of --runs."
+                        f"runs of mixed weights in one mean: {other.run.folder} starts from {one}, "
+                        f"{place.run.folder} from {two}. Move one of them out of --runs."
                     )

@@ -10,18 +10,21 @@ import json
 import math
 import re
 import shlex
+from collections import defaultdict
 
 import jax
+import numpy as np
 import paper_runs
 import pytest
 import test_pages
+from scipy import stats
 
 from vit_jax.cli import main
 from vit_jax.config import load as config_lib
 from vit_jax.config import recipes
 from vit_jax.errors import BadInput
 from vit_jax.experiments.sweeps import points as sweep
-from vit_jax.experiments.tables import miniature
+from vit_jax.experiments.tables import claims, miniature
 from vit_jax.models import variants
 
 SPEC = "configs/miniature.py"
@@ -238,7 +241,7 @@ def finish(root, args, values, metric="test/top1", parent="", **keys):
     with its seed.
     """
     if parent:
-        keys["init"] = f"elsewhere/{parent}-0"
+        keys["init"] = f"elsewhere/{root.name}/{parent}-0"
     split, name = metric.split("/")
     text = None
     for seed, value in enumerate(values):
@@ -249,7 +252,7 @@ def finish(root, args, values, metric="test/top1", parent="", **keys):
             assert "\nseed: 0\n" in text or text.startswith("seed: 0\n")
         folder.mkdir(exist_ok=True)
         own = re.sub(r"^seed: 0$", f"seed: {seed}", text, flags=re.MULTILINE)
-        own = own.replace(f"elsewhere/{parent}-0", f"elsewhere/{parent}-{seed}")
+        own = own.replace(f"/{parent}-0", f"/{parent}-{seed}")
         (folder / "config.yaml").write_text(own)
         results = {"step": 100, split: {name: value / 100}}
         (folder / "results.json").write_text(json.dumps(results))
@@ -345,7 +348,7 @@ def test_runs_that_are_not_as_the_recipe_says_are_left_out_and_named(made):
     (rootless,) = [text for text in made.remarks if "nowhere" in text]
     assert "it starts from nothing" in rootless
     (orphan,) = [text for text in made.remarks if "model=hybrid-2 is" in text]
-    assert "starts from elsewhere/model=hybrid-2, not from" in orphan
+    assert "/model=hybrid-2, not from" in orphan
     assert [text for text in made.remarks if "begun" in text and "running" in text]
     assert len(made.remarks) == 4
     assert not any("48000" in cell for cell, _ in made.measured)
@@ -425,6 +428,90 @@ def test_commands_of_the_page_and_its_models_are_as_they_are(capsys, root, recip
         leaves = jax.tree.leaves(variants.shapes(model(recipe, name), 16, 16))
         said = f"| {sum(math.prod(leaf.shape) for leaf in leaves):,} "
         assert f"`{name}` {said}| {flops(recipe, name) / 1e6:.1f} |" in page
+
+
+# ---------------------------------------------------------------- its results
+
+ARMS = {  # row of the page -> run of docs/miniature.csv
+    "digits, 1-D position embedding": "tier=hour,dataset=digits",
+    "digits, 2-D": "tier=hour,dataset=digits,posemb=learned2d",
+    "digits, none": "tier=hour,dataset=digits,posemb=none",
+    "CIFAR-10 from scratch, `vit`": "tier=hour,dataset=cifar10",
+    "CIFAR-10 fine-tuned, `vit`": "tier=hour,dataset=cifar10,method=finetune",
+    "CIFAR-10 fine-tuned, `hybrid`": "tier=hour,dataset=cifar10,model=hybrid,method=finetune",
+}  # fmt: skip
+SIZES = 2_000, 10_000, 48_000
+for size in SIZES:
+    ARMS |= {f"{size:,} images, `vit`": f"tier=evening,examples={size}",
+             f"{size:,} images, `bit`": f"tier=evening,model=bit,examples={size}"}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def measured(root):
+    """(start of the metric, row of the page) -> percent [2 executions, 8 seeds]."""
+    found = defaultdict(dict)
+    with (root / "docs" / "miniature.csv").open() as file:
+        for row in csv.DictReader(file):
+            found[row["metric"].split("/")[0], row["run"]][int(row["seed"])] = float(row["percent"])
+    names = {cell: name for name, cell in ARMS.items()}
+    assert all(sorted(seeds) == list(range(16)) for seeds in found.values())
+    return {
+        (metric, names[run]): np.reshape([seeds[i] for i in range(16)], (2, 8))
+        for (metric, run), seeds in found.items()
+    }
+
+
+def lines(root):
+    """First cell of each table row of the page -> its other cells."""
+    page = (root / "docs" / "miniature.md").read_text()
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")]
+    return {first: rest for first, *rest in rows}
+
+
+def test_means_of_the_page_follow_from_its_seeds(root, measured):
+    page = lines(root)
+    for name in ARMS:
+        expected = [f"{one.mean():.2f} ({one.std(ddof=1):.2f})" for one in measured["test", name]]
+        assert page[name][:2] == expected, name
+
+
+def two_sided(x):
+    return stats.ttest_1samp(x, 0).pvalue
+
+
+def equal(x):
+    """Twice the larger p-value of two one-sided tests against 1.5 points."""
+    low = stats.ttest_1samp(x, -1.5, alternative="greater").pvalue
+    return 2 * max(low, stats.ttest_1samp(x, 1.5, alternative="less").pvalue)
+
+
+def test_claims_of_the_page_follow_from_its_seeds(root, listed, measured):
+    """Means, errors and p-values by numpy and scipy; verdicts by our own rules."""
+    top1 = {name: measured["test", name] for name in ARMS}
+    one, two, none, scratch, vit, hybrid = [top1[name] for name in list(ARMS)[:6]]
+    gaps = [top1[f"{n:,} images, `vit`"] - top1[f"{n:,} images, `bit`"] for n in SIZES]
+    slope = np.polyfit(np.log10(SIZES), np.reshape(gaps, (3, 16)), 1)[0].reshape(2, 8)
+    seeds = {
+        (cell, metric): dict(enumerate(measured[metric.split("/")[0], name].ravel()))
+        for name, cell in ARMS.items() for metric in ("test/top1", miniature.EARLY)
+    }  # fmt: skip
+    verdicts = [found.verdict for found in claims.judge([claims.Claim(**c) for c in listed], seeds)]
+    page, numbers = lines(root), (one - none, one - two, vit - scratch, hybrid - vit, slope)
+    for claim, verdict, of_both in zip(listed, verdicts, numbers, strict=False):
+        start = claim["claim"][:22]  # the page also names margins
+        (row,) = [cells for first, cells in page.items() if first.startswith(start)]
+        for said, x in zip(row, of_both, strict=False):
+            p = equal(x) if claim["test"] == "equal" else two_sided(x)
+            assert said.startswith(f"{x.mean():+.2f} ({stats.sem(x):.2f}), {p:.2g}"), start
+        assert row[2] == verdict, start
+
+
+def test_shares_of_the_page_follow_from_its_seeds(root, measured):
+    page = lines(root)
+    for metric, name in measured:
+        if metric != "test":
+            x = measured[metric, name]
+            assert page[name][2] == f"{x.mean():.0f} ({x.std(ddof=1):.0f})", name
 
 
 # ---------------------------------------------------------------- runs

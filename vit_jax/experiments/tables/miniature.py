@@ -29,6 +29,7 @@ _STYLES = {
 }  # fmt: skip
 _BEST = "val/top1"  # its best evaluation is where an early-stopped run ends
 EARLY = f"test/top1 at best {_BEST}"
+SHARE = f"share of steps at best {_BEST}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +105,8 @@ def _drop_orphans(cells: dict[str, dict[int, Run]], remarks: list[str]) -> None:
         )
         for seed, run in list(runs.items()):
             init = str(run.config["init"])
-            if seed not in parents or Path(init).name != parents[seed].folder.name:
+            # A folder of runs may have moved, so the last two parts of the path are compared.
+            if seed not in parents or Path(init).parts[-2:] != parents[seed].folder.parts[-2:]:
                 remarks.append(
                     f"{run.folder} is left out: it starts from {init or 'nothing'}, not from the "
                     f"pre-training of its model with seed {seed}"
@@ -159,7 +161,7 @@ def _at_best(run: Run) -> Iterator[tuple[str, float]]:
         return
     best, metrics = max(evaluated, key=lambda one: one[1][_BEST])
     yield f"best {_BEST}", 100 * metrics[_BEST]
-    yield f"share of steps at best {_BEST}", 100 * best / max(steps)
+    yield SHARE, 100 * best / max(steps)
     if "test/top1" in metrics:
         yield EARLY, 100 * metrics["test/top1"]
 

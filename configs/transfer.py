@@ -125,6 +125,7 @@ USUAL_RATES = {
 }
 DROPOUT = 0.1
 STAGES = ("", "select", "final")
+FILES = (".npz", ".safetensors")  # `init` that is no run; nobody asks a store about it
 HALVING = {"metric": "val/top1", "eta": 2, "rungs": (20, 50), "within": (":dataset",)}
 SEEDS = (0, 1, 2)
 VTAB_CHOICES = [
@@ -146,7 +147,7 @@ def _arguments(arg: str | None) -> Any:
 
 def _of_augreg(init: str) -> bool:
     """Returns True if weights are AugReg's, by their published name, timm's, or as a run."""
-    if init.startswith("hf:") or init.endswith((".npz", ".safetensors")):
+    if init.startswith("hf:") or init.endswith(FILES):
         return bool(re.search(r"(-(i1k|i21k)-\d+ep-|\.augreg)[^/]*$", init))
     saved = of_run(init)
     return saved is not None and saved.recipe.protocol == "augreg"
@@ -162,7 +163,7 @@ def _variant(args: Any) -> str:
 
     The configuration itself keeps `auto`, which also takes over what a run set by hand.
     """
-    saved = None if args.init.endswith((".npz", ".safetensors")) else of_run(args.init)
+    saved = None if args.init.endswith(FILES) else of_run(args.init)
     if saved is not None:
         return saved.model.variant
     name = args.init.rpartition("/")[2].removesuffix(".npz")
@@ -304,15 +305,14 @@ def _paper(config: Any, args: Any, name: str, task: vtab.Task | None) -> None:
 
 def _published(args: Any, size: int, dropout: float) -> expectations.Expected | None:
     """Returns the published result of a fine-tuning; None if the weights are not of a paper."""
-    saved, file = of_run(args.init), args.init.rpartition("/")[2]
+    saved = None if args.init.endswith(FILES) else of_run(args.init)
     if saved and saved.recipe.name not in ("", "pretrain"):
         of_masked = saved.recipe.name == "masked" and not args.polyak
         return expectations.masked(args.variant, args.dataset, size) if of_masked else None
     if _of_augreg(args.init):
-        of = args.variant, args.dataset, size
-        return None if args.polyak else expectations.of_augreg(file, *of)
-    upstream = args.upstream or expectations.upstream(args.init)
-    of = args.variant, upstream, args.dataset
+        of = args.init.rpartition("/")[2], args.variant, args.dataset, size
+        return None if args.polyak else expectations.of_augreg(*of)
+    of = args.variant, args.upstream or expectations.upstream(args.init), args.dataset
     found = expectations.fine_tuned(*of, size=size, polyak=args.polyak)
     if found and dropout == _usual_dropout(args):
         return found

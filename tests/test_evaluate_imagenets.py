@@ -233,7 +233,7 @@ def test_a_checksum_that_older_files_lack_is_that_of_the_only_one_known(tmp_path
 def test_augregs_tuned_files_count_with_its_authors_crop(tmp_path, ops, counts):
     name = "augreg/B_16-i1k-300ep-lr_0.001-aug_none-wd_0.1-do_0.0-sd_0.0"
     name += "--imagenet2012-steps_20k-lr_0.01-res_384.npz"
-    ops = image_chains.of_augreg(384)["ops"] if ops is None else ops
+    ops = image_chains.of_augreg(name)["ops"] if ops is None else ops
     written(tmp_path / "a", "tfds:imagenet2012",
             model={"image_size": 384, "published": name, "ops": ops})  # fmt: skip
     found = table.read(tmp_path)

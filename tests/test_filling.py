@@ -595,12 +595,9 @@ def test_seeds_that_chose_their_own_rates_are_refused(tmp_path):
     with pytest.raises(BadInput, match="mixed protocols") as caught:
         fill(tmp_path)
     said = str(caught.value)
-    rest = "10000 steps, preprocess=released, on train, weights ViT-B_16.npz; "
-    assert f"{tmp_path / '0'} has rate 0.003, {rest}" in said
-    assert (
-        f"{tmp_path / '1'} has rate 0.01, 10000 steps, preprocess=released, weights ViT-B_16.npz. "
-        in said
-    )
+    rest = "10000 steps, preprocess=released, on train, weights ViT-B_16.npz"
+    assert f"{tmp_path / '0'} has rate 0.003, {rest}; " in said
+    assert f"{tmp_path / '1'} has rate 0.01, {rest}. " in said
     assert "out of --runs" in said
 
 

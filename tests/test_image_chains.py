@@ -101,7 +101,9 @@ def test_weights_without_a_chain_have_that_of_the_paper(form, given, said, caplo
 
 @pytest.mark.parametrize("side, before", [(384, 448), (224, 256)])
 def test_augregs_fine_tuned_files_keep_the_centre(side, before):
-    images = image_chains.of_augreg(side)
+    name = "augreg/S_16-i21k-300ep-lr_0.001-aug_light1-wd_0.03-do_0.0-sd_0.0"
+    assert image_chains.of_augreg(f"{name}.npz") == {}
+    images = image_chains.of_augreg(f"{name}--imagenet2012-steps_20k-lr_0.03-res_{side}.npz")
     chains = image_chains.of("npz", images)
     resize, crop = preprocess.parse("data.eval_ops", chains.evaluation, (side, side))[1:]
     assert (resize.size, crop.size) == (before, side)

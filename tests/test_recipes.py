@@ -727,7 +727,7 @@ SMALL = (
 @pytest.mark.parametrize("spec", [s for s in EVERY if not re.search("release|H/14|R26", s)])
 def test_recipe_takes_a_step_on_its_stand_in(spec, tmp_path):
     given = [f"--config.{setting}" for setting in SMALL]
-    if "/32" in spec:
+    if "/32" in spec or "R+Ti/16" in spec:
         given.append("--config.data.image_size=64")  # 2 x 2 patches
     if "BiT-" in spec or "recipe=bit" in spec:
         given = [g for g in given if "model." not in g] + ["--config.model.stages=(1,1)"]

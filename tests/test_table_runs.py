@@ -288,6 +288,8 @@ def test_constants_that_a_run_takes_from_the_authors_file_are_no_difference(
     recipe = recipe_diff.fine_tuning(variant, "cifar10")
     assert any(run[key] != recipe[key] for key in recipe_diff.CONSTANTS)
     assert recipe_diff.differences(run, recipe) == ()
+    other = {**run, "model.gn_epsilon": 1e-5 if variant == "B/16" else 1e-6}
+    assert [key for key, *_ in recipe_diff.differences(other, recipe)] == ["model.gn_epsilon"]
 
 
 def test_differences_leave_out_what_a_run_may_choose():

@@ -21,7 +21,7 @@ import numpy as np
 from vit_jax import tree
 from vit_jax.errors import BadInput, unknown
 from vit_jax.models import posemb, variants
-from vit_jax.weights import architecture, files, image_settings, recognise
+from vit_jax.weights import architecture, files, image_chains, image_settings, recognise
 from vit_jax.weights.formats import json_config, name_table
 from vit_jax.weights.formats.name_table import Context, Flat, Format
 from vit_jax.weights.recognise import FORMATS, NAMES, SUFFIX
@@ -246,9 +246,9 @@ def head_classes(flat: Flat) -> int:
 def _beside(
     path: Path, form: Format, model: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Reads the JSON files beside a safetensors file: settings of the model, and of its images."""
+    """Reads what names and JSON files tell beside the weights: settings of model and images."""
     if not _has_json(path):
-        return {}, {}
+        return {}, image_chains.of_augreg(path.name)
     if form.name == "timm":
         images = model.get("pretrained_cfg", model)
     else:

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from vit_jax.errors import BadInput
+from vit_jax.models import published
 from vit_jax.weights import image_settings
 from vit_jax.weights.formats.json_config import FILTERS
 
@@ -32,15 +33,15 @@ _RESIZES = "resize", "resize_small", "bv_resize_small"
 _CUBIC = PLAIN.train.replace("0.3", "0.3, cubic=True")
 
 
-def of_augreg(side: int) -> dict[str, Any]:
-    """Returns what AugReg's fine-tuned files want of images (google-research/big_vision issue 60).
+def of_augreg(file: str) -> dict[str, Any]:
+    """Returns what a file that AugReg fine-tuned wants of images; {} for any other file name.
 
-    Evaluation takes the central 384 of 448 pixels, at 224 pixels of 256 (inferred, from its
-    pre-training).
-
-    Args:
-      side: pixels of a side that the file was fine-tuned for.
+    Evaluation takes the central 384 of 448 pixels (google-research/big_vision issue 60), at 224
+    pixels of 256 (inferred, from its pre-training).
     """
+    side = published.tuned_side(file)
+    if not side:
+        return {}
     longer = "8//7" if side == 224 else "7//6"
     chain = f"{_UPRIGHT}bv_resize_small({{size*{longer}}})|central_crop({{size}})"
     return {"mean": [0.5] * 3, "std": [0.5] * 3, "ops": chain}

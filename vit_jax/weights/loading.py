@@ -32,7 +32,7 @@ from vit_jax.data.ops.naflex import NaFlex
 from vit_jax.errors import BadInput, PeerLost
 from vit_jax.models import partial, published, variants
 from vit_jax.storage import files as storage
-from vit_jax.weights import convert, download, files, fitting, image_chains, preprocessing
+from vit_jax.weights import convert, download, files, fitting, preprocessing
 from vit_jax.weights.convert import Weights
 from vit_jax.weights.formats import json_config
 
@@ -177,10 +177,7 @@ def _read(text: str, heads: int, shapes_only: bool, own: variants.Config | None)
     if path is not None and os.path.isfile(path):
         if path.suffix == ".safetensors":
             download.beside(text, (json_config.NAME, json_config.PREPROCESSOR))
-        weights = convert.read(path, heads=heads, shapes_only=shapes_only, own=own)
-        side = published.tuned_side(text)
-        images = image_chains.of_augreg(side) if side else weights.images
-        return dataclasses.replace(weights, images=images)
+        return convert.read(path, heads=heads, shapes_only=shapes_only, own=own)
     failed, error = None, None
     for _ in range(RETRIES):  # a run in progress replaces its checkpoints
         run = None

@@ -121,12 +121,13 @@ def fill(table: Table, root: Path | None, protocol: str = "") -> Report:
     wants = list(dict.fromkeys(want for cell in table.cells for want in cell.wants))
     placer = Placer(wants, Ancestry(root, runs))
     placed = [(run, placer.place(run)) for run in runs]
+    protocols = _protocols(placed, protocol)
     compared = selection.compared([places for _, places in placed])
     beside: dict[Want, list[Placed]] = defaultdict(list)
     for _, places in placed:
         for want, place in places.items():
-            beside[want].append(selection.judged(want, place, compared))
-    protocols = _protocols(beside, protocol)
+            own = protocols.get(is_vtab(want), "")
+            beside[want].append(selection.judged(want, place, compared, own))
     measured: dict[Want, _Measurements] = defaultdict(_Measurements)
     for want, places in beside.items():
         measured[want] = _measured(want, places, protocols.get(is_vtab(want), ""))
@@ -135,7 +136,7 @@ def fill(table: Table, root: Path | None, protocol: str = "") -> Report:
     selection.check_means(table, counted)
     cells = [_cell(cell, [measured[want] for want in cell.wants]) for cell in table.cells]
     remarks = [f"not readable: {text}" for text in broken] + _remarks(placed) + _dtypes(measured)
-    if alone := selection.unseen(counted, compared):
+    if alone := selection.unseen(counted, compared, protocols.get(False, "")):
         remarks.append(f"counted, but no run in this folder tried another rate: {_listed(alone)}")
     if table.name == "2":
         remarks += compute.measured_core_days(runs)
@@ -151,17 +152,17 @@ def fill(table: Table, root: Path | None, protocol: str = "") -> Report:
     )  # fmt: skip
 
 
-def _protocols(beside: Mapping[Want, Sequence[Placed]], wanted: str) -> dict[bool, str]:
+def _protocols(placed: Iterable[tuple[Run, dict[Want, Placed]]], wanted: str) -> dict[bool, str]:
     """Returns the protocol of the runs that count, for VTAB (True) and for other data sets.
 
     Raises:
       BadInput: there are two protocols of either, or the wanted one is of neither.
     """
     first: dict[bool, dict[str, Run]] = {}
-    for want, places in beside.items():
-        for place in places:
+    for run, places in placed:
+        for want, place in places.items():
             if place.protocol and not place.why_not:
-                first.setdefault(is_vtab(want), {}).setdefault(place.protocol, place.run)
+                first.setdefault(is_vtab(want), {}).setdefault(place.protocol, run)
     known = [name for runs in first.values() for name in runs]
     if wanted and known and wanted not in known:
         raise unknown("protocol", wanted, dict.fromkeys(known))
@@ -362,7 +363,9 @@ def _remarks(placed: Sequence[tuple[Run, dict[Want, Placed]]]) -> list[str]:
         if not places:
             groups["belong to no cell of this table"].append(f"{run.folder} ({_what(run)})")
         elif run.results is None:
-            state = "running, or stopped" if run.running else "failed"
+            state = "stopped early by the rule of its sweep" if run.stopped else (
+                "running, or stopped" if run.running else "failed"
+            )  # fmt: skip
             groups[state].append(str(run.folder))
         for want, place in places.items():
             lost = run.results is not None and not place.why_not

@@ -28,10 +28,10 @@ FREE = (
 )  # fmt: skip
 # Constants of weights: a run has the recipe's, or those of the authors' files, which a run that
 # starts from one writes into its configuration. Weights of other libraries bring their own.
-CONSTANTS: Mapping[str, set[Any]] = {
-    f"model.{name}": {one.constants[name] for one in npz.FORMATS if name in one.constants}
-    for name in ("gelu", "ln_epsilon", "gn_epsilon", "ws_epsilon", "ws_epsilon_in", "root_pool")
-} | {"data.mean": set(), "data.std": set()}
+CONSTANTS = (
+    "data.mean", "data.std", "model.gelu", "model.ln_epsilon", "model.gn_epsilon",
+    "model.ws_epsilon", "model.ws_epsilon_in", "model.root_pool",
+)  # fmt: skip
 
 
 def differences(run: Flat, recipe: Flat, **own: Any) -> tuple[Difference, ...]:
@@ -45,10 +45,22 @@ def differences(run: Flat, recipe: Flat, **own: Any) -> tuple[Difference, ...]:
     wanted = dict(recipe) | {key.replace("__", "."): value for key, value in own.items()}
     init = str(run.get("init", ""))
     other = init.startswith("hf:") or init.endswith(".safetensors")
-    free = [key for key, known in CONSTANTS.items() if other or run.get(key) in known]
+    known = _of_files(str(run.get("model.variant", "")))
+    free = [key for key in CONSTANTS if other or run.get(key, "") == known.get(key)]
     keys = [k for k in (*wanted, *(k for k in run if k not in wanted)) if not is_free(k, free)]
     keys.append("branch")  # its first steps may have had other settings
     return unlike(run, {key: wanted.get(key, "(none)") for key in keys})
+
+
+def _of_files(variant: str) -> Flat:
+    """Returns the constants of the authors' files of a model's family."""
+    family = next((f for f in ("bit", "mixer") if variant.lower().startswith(f"{f}-")), "vit")
+    return {
+        f"model.{name}": value
+        for one in npz.FORMATS
+        if one.family == family
+        for name, value in one.constants.items()
+    }
 
 
 def unlike(run: Flat, wanted: Flat) -> tuple[Difference, ...]:

@@ -16,7 +16,7 @@ from typing import Any
 from vit_jax.errors import BadInput
 from vit_jax.experiments.tables.cells import Table, Want
 from vit_jax.experiments.tables.run_matching import SELECT, Placed, is_vtab, usual_of_vtab
-from vit_jax.paper import vtab
+from vit_jax.paper import transfer, vtab
 
 Counted = Mapping[Want, Mapping[int, Placed]]  # want -> seed -> the run that counts
 
@@ -27,24 +27,20 @@ class Compared:
 
     Attributes:
       values: the selected settings -> data set -> val top-1 of each run, in percent.
+      tried: these settings, and those of runs that have not come to their end.
     """
 
     values: dict[tuple[str, ...], dict[str, list[float]]] = dataclasses.field(
         default_factory=lambda: defaultdict(lambda: defaultdict(list))
     )
-
-    @property
-    def datasets(self) -> int:
-        """The number of data sets of the settings that were tried on the most."""
-        return max(map(len, self.values.values()), default=0)
+    tried: set[tuple[str, ...]] = dataclasses.field(default_factory=set)
 
     @property
     def best(self) -> list[tuple[str, ...]]:
-        """Returns the settings, tried on all data sets, with the highest mean; several if equal."""
+        """Returns the settings with the highest mean over data sets; several if equal."""
         means = {
             settings: statistics.fmean(map(statistics.fmean, found.values()))
             for settings, found in self.values.items()
-            if len(found) == self.datasets
         }
         most = max(means.values(), default=0.0)
         return [settings for settings, mean in means.items() if mean > most - 1e-9]
@@ -64,44 +60,56 @@ def compared(places: Iterable[Mapping[Want, Placed]]) -> Known:
     for want, place in (pair for one in places for pair in one.items()):
         value, stage = place.run.metric("val/top1"), place.run.config["recipe.stage"]
         held_out = place.why_not == (SELECT,) or not (place.why_not or stage)
-        if value is not None and held_out and not place.run.stopped:
+        if held_out:
             one = found[_together(want, place), place.protocol]
-            one.values[place.selected][want.dataset].append(value)
+            one.tried.add(place.selected)
+            if value is not None and not place.run.stopped:
+                one.values[place.selected][want.dataset].append(value)
     return dict(found)
 
 
-def _beside(want: Want, place: Placed, known: Known) -> Compared:
-    """Returns what a run is compared with: its protocol, and BiT's HyperRule with any."""
+def _beside(want: Want, place: Placed, known: Known, protocol: str) -> Compared:
+    """Returns what a run is compared with: its protocol, and BiT's HyperRule, which has none."""
     together, whole = _together(want, place), Compared()
-    for (key, protocol), one in known.items():
-        if key == together and (protocol == place.protocol or not (protocol and place.protocol)):
-            whole.values |= one.values
+    for name in (place.protocol or protocol, ""):
+        one = known.get((together, name), Compared())
+        whole.values |= one.values
+        whole.tried |= one.tried
     return whole
 
 
-def judged(want: Want, place: Placed, known: Known) -> Placed:
-    """Adds why a fine-tuning has not what held-out images chose, as far as the folder tells."""
+def judged(want: Want, place: Placed, known: Known, protocol: str) -> Placed:
+    """Adds why a fine-tuning has not what held-out images chose, as far as the folder tells.
+
+    Args:
+      want: the want that it is beside.
+      place: the run.
+      known: from `compared`.
+      protocol: the protocol of the table.
+    """
     if place.why_not or not want.dataset:
         return place
-    one, own = _beside(want, place, known), ", ".join(place.selected)
+    one, own = _beside(want, place, known, protocol), ", ".join(place.selected)
     unlike = bool(one.values) and place.selected not in one.best
     why = f"{own}: on val {' or '.join(map(', '.join, one.best))} is best"
-    tasks = len(vtab.tasks())
-    if is_vtab(want) and one.datasets < tasks:
-        unlike = place.selected != usual_of_vtab()
-        why = f"{own}: chosen on {one.datasets} of {tasks} tasks"
+    if is_vtab(want):
+        tasks, grid = len(vtab.tasks()), len(transfer.VTAB_RATES) * len(transfer.VTAB_STEPS)
+        whole = sum(len(found) == tasks for found in one.values.values())
+        if whole < grid:
+            unlike = place.selected != usual_of_vtab()
+            why = f"{own}: {whole} of {grid} settings were tried on all {tasks} tasks"
     return dataclasses.replace(place, why_not=(why,)) if unlike else place
 
 
-def unseen(counted: Counted, known: Known) -> list[str]:
-    """Returns the folders of final runs that count although no run tried other settings."""
+def unseen(counted: Counted, known: Known, protocol: str) -> list[str]:
+    """Returns the folders of runs that count although none tried other settings."""
     return [
         str(place.run.folder)
         for want, runs in counted.items()
         for place in runs.values()
-        if place.run.config["recipe.stage"] == "final"
-        and not is_vtab(want)
-        and len(_beside(want, place, known).values) < 2
+        if want.dataset
+        and not (want.fixed or is_vtab(want))
+        and len(_beside(want, place, known, protocol).tried) < 2
     ]
 
 

@@ -691,7 +691,7 @@ def test_loss_is_said_where_another_would_be_taken_for_it(tmp_path, trusted, nam
 
 
 def test_dtype_and_names_that_it_cannot_say(tmp_path, trusted):
-    model = exports.model(size=(8, 8), names=exports.NAMES, form="npz", dtype="bfloat16")
+    model = exports.model(form="npz", images={}, size=(8, 8), names=exports.NAMES, dtype="bfloat16")
     assert writer.write(model, "npz", tmp_path / "m.npz").notes == (
         "npz cannot store the names of 7 classes",
         "the model was trained in bfloat16, the export computes in float32",

@@ -85,7 +85,8 @@ def test_a_table_takes_the_recorded_name_before_that_of_the_file(tmp_path):
         (folder / provenance.FILE).write_text(json.dumps(recorded))
         return lineage.Ancestry(tmp_path, []).origin(run_results.open_run(folder))
 
-    of_paper = lineage.Origin("imagenet21k", "paper", 90, choice=("weights ViT-B_32.npz",))
+    file = "ViT-B_32.npz"
+    of_paper = lineage.Origin("imagenet21k", "paper", 90, (), (f"weights {file}",), file)
     assert origin("/my/file.npz", init_published=NAME) == of_paper
     assert origin(NAME) == of_paper  # by name alone, as for runs that recorded nothing
     other = origin(NAME, init_published=provenance.OTHER)

@@ -14,7 +14,6 @@ from typing import Any
 from vit_jax.config import load as config_lib
 from vit_jax.config import recipes
 from vit_jax.errors import BadInput
-from vit_jax.weights.formats import npz
 
 Flat = Mapping[str, Any]  # dotted key -> value
 Difference = tuple[str, Any, Any]  # key, the run's value, the recipe's
@@ -52,8 +51,11 @@ def differences(run: Flat, recipe: Flat, **own: Any) -> tuple[Difference, ...]:
     return unlike(run, {key: wanted.get(key, "(none)") for key in keys})
 
 
+@functools.cache
 def _of_files(variant: str) -> Flat:
     """Returns the constants of the authors' files of a model's family."""
+    from vit_jax.weights.formats import npz  # imports jax
+
     family = next((f for f in ("bit", "mixer") if variant.lower().startswith(f"{f}-")), "vit")
     return {
         f"model.{name}": value

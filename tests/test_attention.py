@@ -91,6 +91,36 @@ def test_the_backward_pass_of_attention_is_what_differentiation_finds(bias, keep
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=2e-6), *found)
 
 
+@pytest.mark.parametrize("groups", [(3, 1), (1, 3)], ids=["alone", "three beside each other"])
+def test_the_backward_pass_of_packed_heads_is_what_differentiation_finds(groups):
+    arrays, head_dim = given(bias=False, keep=False, memory=5)[:3], 4
+
+    def packed(*arrays):
+        grouped = (x.reshape(*x.shape[:2], groups[0], groups[1] * head_dim) for x in arrays)
+        return attention_math.packed(*grouped, head_dim).reshape(arrays[0].shape)
+
+    found = []
+    with jax.default_matmul_precision("highest"):
+        for function in (packed, lambda *a: differentiated(*a, None, None, 0.0)):
+            out, back = jax.vjp(function, *arrays)
+            found.append((out, back(jnp.cos(jnp.arange(out.size)).reshape(out.shape))))
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=2e-6), *found)
+
+
+def test_gradients_of_packed_heads_in_bfloat16_are_near_those_of_float32():
+    """0.37 % of queries and keys; with the mean of the weights' gradients in bfloat16, 0.42 %."""
+    keys = jax.random.split(jax.random.key(0), 4)
+    rounded = [jax.random.normal(key, (2, 65, 2, 128)).astype(jnp.bfloat16) for key in keys]
+    rounded[0] /= 8
+    *arrays, grad = (x.astype(jnp.float32).reshape(2, 65, 4, 64) for x in rounded)
+    with jax.default_matmul_precision("highest"):
+        exact = jax.vjp(lambda *a: differentiated(*a, None, None, 0.0), *arrays)[1](grad)
+        packed = jax.vjp(lambda *a: attention_math.packed(*a, 64), *rounded[:3])[1](rounded[3])
+    for found, expected in zip(packed, exact, strict=True):
+        error = jnp.linalg.norm(found.astype(jnp.float32).reshape(expected.shape) - expected)
+        assert error < 0.004 * jnp.linalg.norm(expected)
+
+
 @pytest.mark.parametrize("bias", [False, True])
 def test_plain_attention_has_derivatives_forward(bias):
     *arrays, kept = given(bias=bias, keep=True)

@@ -166,10 +166,14 @@ def packed(
     return _packed_forward(query_BLGC, key_BMGC, value_BMGC, head_dim)[0]
 
 
+def _own_numbers(lanes: int, head_dim: int) -> jax.Array:
+    """Returns which of the C numbers of a group belong to each of its R heads, bool [R, C]."""
+    return jnp.arange(lanes)[None] // head_dim == jnp.arange(lanes // head_dim)[:, None]
+
+
 def _of_heads(x_BLGC: jax.Array, head_dim: int) -> jax.Array:
     """Returns a copy for each of the R heads of a group, with the others zero, [B, R, L, G, C]."""
-    lanes = x_BLGC.shape[-1]
-    own_RC = jnp.arange(lanes)[None] // head_dim == jnp.arange(lanes // head_dim)[:, None]
+    own_RC = _own_numbers(x_BLGC.shape[-1], head_dim)
     return jnp.where(own_RC[None, :, None, None], x_BLGC[:, None], 0)
 
 
@@ -194,18 +198,25 @@ def _packed_forward(query: Any, key: Any, value: Any, head_dim: int) -> Any:
 
     total = summed(jnp.ones_like(value))
     mixed = checkpoint_name((summed(value) / total).astype(value.dtype), "attention")
-    return mixed, (query, key, value, below, total)
+    return mixed, (query, key, value, below, total, mixed)
 
 
 def _packed_backward(head_dim: int, kept: Any, grad_BLGC: jax.Array) -> Any:
-    query, key, value, below, total = kept
+    query, key, value, below, total, mixed = kept
+    # Else the compiler may keep the copies of the forward pass, which are larger (v6e).
+    query, key, value = lax.optimization_barrier((query, key, value))
     shares, grad = _shares(below), (grad_BLGC / total).astype(value.dtype)
     value_grad = jnp.einsum("bgrlm,brlgc->bmgc", shares, _of_heads(grad, head_dim))
-    products = jnp.einsum("blgc,brmgc->bgrlm", grad, _of_heads(value, head_dim))
-    weights_grad = products.astype(jnp.float32)
-    mean = jnp.sum(shares * weights_grad, axis=-1, keepdims=True)
-    mean /= jnp.sum(shares, axis=-1, keepdims=True, dtype=jnp.float32)
-    scores_grad = (shares * (weights_grad - mean)).astype(query.dtype)
+    # The mean of the gradients of a row's weights, from the output (arXiv:2205.14135, appendix B):
+    # known before them, it needs no second pass over all pairs of tokens. It is subtracted from
+    # what it was not computed from, so both have the precision of float32.
+    own_RC = _own_numbers(grad.shape[-1], head_dim).astype(jnp.float32)
+    mean_BGRL = jnp.einsum(
+        "blgc,rc->bgrl", grad.astype(jnp.float32) * mixed, own_RC, precision="high"
+    )
+    factors = grad, _of_heads(value, head_dim)
+    weights_grad = jnp.einsum("blgc,brmgc->bgrlm", *factors, preferred_element_type=jnp.float32)
+    scores_grad = (shares * (weights_grad - mean_BGRL[..., None])).astype(query.dtype)
     query_grad = jnp.einsum("bgrlm,brmgc->blgc", scores_grad, _of_heads(key, head_dim))
     key_grad = jnp.einsum("bgrlm,brlgc->bmgc", scores_grad, _of_heads(query, head_dim))
     return query_grad, key_grad, value_grad

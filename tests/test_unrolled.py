@@ -15,7 +15,8 @@ import tiny
 from vit_jax.analysis import maps
 from vit_jax.build import execution, program
 from vit_jax.config import load as config_lib
-from vit_jax.models import variants
+from vit_jax.config import trainable
+from vit_jax.models import partial, products, variants
 from vit_jax.preflight.bench.our_steps import random_batch
 
 
@@ -62,6 +63,32 @@ def assert_same(cfg):
 )
 def test_value_and_gradients_are_those_of_the_scan(changes):
     assert_same(tiny.config(**changes))
+
+
+def test_kernels_rounded_before_the_first_layer_change_no_bit(monkeypatch):
+    """As on a TPU; a kernel to which a product is added keeps its float32."""
+    cfg, params = (
+        unrolled(tiny.config(depth=2, dtype="bfloat16")),
+        tiny.params(tiny.config(depth=2)),
+    )
+    model, images = variants.make(cfg), tiny.images_of(cfg)
+
+    def step(params):
+        def loss(params):
+            return jnp.sum(jnp.sin(model.apply({"params": params}, images)))
+
+        return jax.jit(jax.grad(loss)).lower(params)
+
+    before = step(params)
+    monkeypatch.setattr(products, "on_tpu", lambda rules: True)
+    after = step(params)
+    assert [s.as_text().count("reduce_precision") for s in (before, after)] == [0, 2 * 6]
+    found, expected = (jax.tree.map(np.asarray, s.compile()(params)) for s in (after, before))
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+    what = trainable.parse("lora(rank=2, on=mlp)")
+    added = partial.extended(what, params, jax.random.key(1), "this")
+    assert step(added).as_text().count("reduce_precision") == 2 * 4
 
 
 @pytest.mark.integration

@@ -21,7 +21,7 @@ from jax.ad_checkpoint import checkpoint_name
 
 from vit_jax.config.model_section import Biases, Rope
 from vit_jax.models import attention_math, layers
-from vit_jax.models.products import Projection, factors, stream
+from vit_jax.models.products import Projection, factors, on_tpu, stream
 from vit_jax.models.windows import Windows, attended
 from vit_jax.sharding import Rules, constrain
 
@@ -406,13 +406,12 @@ class Attention(nn.Module):
         mask = splash_attention_mask.NumpyMask(np.array(real_LM))
         names = ("q", "kv", "kv_compute", "q_dkv", "kv_dkv", "kv_dkv_compute", "q_dq", "kv_dq")
         sizes: dict[str, Any] = {f"block_{name}": _BLOCK for name in names}
-        on_tpu = self.rules is not None and self.rules.mesh.devices.flat[0].platform == "tpu"
         attend: Any = kernel_lib.make_splash_mha(
             splash_attention_mask.MultiHeadMask([mask] * heads),
             block_sizes=kernel_lib.BlockSizes(**sizes),
             head_shards=1,
             q_seq_shards=1,
-            interpret=not on_tpu,
+            interpret=not on_tpu(self.rules),
         )
         query, key, value = map(attention_math.swap, _padded(arrays_BLNK, padded))
         mixed_BNLK = jax.vmap(attend)(query / jnp.sqrt(head_dim).astype(query.dtype), key, value)

@@ -267,7 +267,8 @@ def apply_blocks(
 
     Args:
       model: the module that owns the blocks.
-      block: the class of the blocks.
+      block: the class of the blocks; with `ROUNDS_KERNELS = True` its parameters named `kernel` are
+        only used in the dtype of the configuration, and may come in it.
       attributes: the attributes of every block.
       x_BLD: [B, L, D], or what else the blocks map.
       cfg: configuration with depth, drop path, scan, unrolled, remat, maps and shrinks.
@@ -302,7 +303,8 @@ def apply_blocks(
         def made(i: int, **options: Any) -> Any:
             return alone(*attributes, **own.get(i, {}), **options)
 
-        outputs = unrolled_blocks.one_by_one(model, made, x_BLD, cfg, layers_S, shared)
+        rounds = getattr(block, "ROUNDS_KERNELS", False)
+        outputs = unrolled_blocks.one_by_one(model, made, rounds, x_BLD, cfg, layers_S, shared)
         return [x_BLD, *outputs][-1], [outputs[level - 1] for level in cfg.maps]
 
 

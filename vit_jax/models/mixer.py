@@ -95,6 +95,7 @@ class MixerConfig(TokenConfig):
 class MixerBlock(nn.Module):
     """One layer: x + MLP over tokens, then x + MLP over channels, each after LayerNorm."""
 
+    ROUNDS_KERNELS: ClassVar[bool] = True  # see `layers.apply_blocks`
     cfg: MixerConfig
     rules: Rules | None
 

@@ -59,6 +59,11 @@ def on_gpu(rules: Rules | None) -> bool:
     return rules is not None and rules.mesh.devices.flat[0].platform == "gpu"
 
 
+def on_tpu(rules: Rules | None) -> bool:
+    """Returns True where the arrays are on TPUs."""
+    return rules is not None and rules.mesh.devices.flat[0].platform == "tpu"
+
+
 _Axes = tuple[tuple[tuple[int, ...], tuple[int, ...]], Any]  # summed of each, batch: none
 
 

@@ -7,7 +7,7 @@ Axes: B batch, L tokens, D width. Start from `EncoderBlock.__call__`.
 """
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -41,6 +41,7 @@ class EncoderBlock(nn.Module):
     """One layer: x + Drop(MHSA(LN x)), then x + MLP(LN x); equations 2 and 3.
 
     Attributes:
+      ROUNDS_KERNELS: see `layers.apply_blocks`.
       cfg: the architecture.
       rules: placement of activations.
       grid: rows and columns of patches.
@@ -48,6 +49,7 @@ class EncoderBlock(nn.Module):
       windowed: whether patches attend within windows; see `windows`.
     """
 
+    ROUNDS_KERNELS: ClassVar[bool] = True
     cfg: ViTConfig
     rules: Rules | None
     grid: tuple[int, int]

@@ -79,16 +79,24 @@ def given(*, bias, keep, tokens=5, memory=7):
     return query, key, value, bias, jax.random.bernoulli(next(keys), 0.7, square) if keep else None
 
 
+def assert_same_derivatives(function, expected, arrays):
+    found = []
+    with jax.default_matmul_precision("highest"):
+        for one in (function, expected):
+            out, back = jax.vjp(one, *arrays)
+            found.append((out, back(jnp.cos(jnp.arange(out.size)).reshape(out.shape))))
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=2e-6), *found)
+
+
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("keep", [False, True])
 def test_the_backward_pass_of_attention_is_what_differentiation_finds(bias, keep):
     *arrays, kept = given(bias=bias, keep=keep)
-    found = []
-    with jax.default_matmul_precision("highest"):
-        for function in (attention_math.memory_efficient, differentiated):
-            out, back = jax.vjp(lambda *a, f=function: f(*a, kept, 0.3), *arrays)
-            found.append((out, back(jnp.cos(jnp.arange(out.size)).reshape(out.shape))))
-    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=2e-6), *found)
+    assert_same_derivatives(
+        lambda *a: attention_math.memory_efficient(*a, kept, 0.3),
+        lambda *a: differentiated(*a, kept, 0.3),
+        arrays,
+    )
 
 
 @pytest.mark.parametrize("groups", [(3, 1), (1, 3)], ids=["alone", "three beside each other"])
@@ -99,12 +107,7 @@ def test_the_backward_pass_of_packed_heads_is_what_differentiation_finds(groups)
         grouped = (x.reshape(*x.shape[:2], groups[0], groups[1] * head_dim) for x in arrays)
         return attention_math.packed(*grouped, head_dim).reshape(arrays[0].shape)
 
-    found = []
-    with jax.default_matmul_precision("highest"):
-        for function in (packed, lambda *a: differentiated(*a, None, None, 0.0)):
-            out, back = jax.vjp(function, *arrays)
-            found.append((out, back(jnp.cos(jnp.arange(out.size)).reshape(out.shape))))
-    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, atol=2e-6), *found)
+    assert_same_derivatives(packed, lambda *a: differentiated(*a, None, None, 0.0), arrays)
 
 
 def test_gradients_of_packed_heads_in_bfloat16_are_near_those_of_float32():

@@ -67,10 +67,8 @@ def test_value_and_gradients_are_those_of_the_scan(changes):
 
 def test_kernels_rounded_before_the_first_layer_change_no_bit(monkeypatch):
     """As on a TPU; a kernel to which a product is added keeps its float32."""
-    cfg, params = (
-        unrolled(tiny.config(depth=2, dtype="bfloat16")),
-        tiny.params(tiny.config(depth=2)),
-    )
+    scanned = tiny.config(depth=2, dtype="bfloat16")
+    cfg, params = unrolled(scanned), tiny.params(scanned)
     model, images = variants.make(cfg), tiny.images_of(cfg)
 
     def step(params):

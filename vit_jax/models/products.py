@@ -15,7 +15,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from vit_jax.sharding import Rules
+from vit_jax.sharding import Rules, constrain
 
 
 def stream(dtype: Any) -> jnp.dtype:
@@ -49,19 +49,42 @@ def product(rules: Rules | None, dtype: Any = "float32") -> Callable[..., jax.Ar
 
 def as_rows(rules: Rules | None) -> bool:
     """Returns True where tokens become rows of one matrix, see `product`."""
-    if rules is None or rules.mesh.devices.flat[0].platform != "cpu":
+    if rules is None or _platform(rules) != "cpu":
         return False
     return all(rules.parts(axis) == 1 for axis in ("act_tokens", "act_embed", "head_dim"))
 
 
 def on_gpu(rules: Rules | None) -> bool:
     """Returns True where the arrays are on GPUs."""
-    return rules is not None and rules.mesh.devices.flat[0].platform == "gpu"
+    return _platform(rules) == "gpu"
 
 
 def on_tpu(rules: Rules | None) -> bool:
     """Returns True where the arrays are on TPUs."""
-    return rules is not None and rules.mesh.devices.flat[0].platform == "tpu"
+    return _platform(rules) == "tpu"
+
+
+def _platform(rules: Rules | None) -> str | None:
+    return None if rules is None else rules.mesh.devices.flat[0].platform
+
+
+def of_head(rules: Rules | None) -> Callable[..., jax.Array]:
+    """Returns the `dot_general` of a head, whose kernel [D, Y] may be split over D.
+
+    In the product, the parts of D are an axis of their own. With 18,291 classes a TPU lays the
+    kernel out with D last. It cannot scatter the gradient along that, and would sum all of it on
+    every device.
+    """
+    parts = 1 if rules is None else rules.parts("embed")
+
+    def multiply(x: jax.Array, kernel: jax.Array, axes: Any, **kwargs: Any) -> jax.Array:
+        x = x.reshape(*x.shape[:-1], parts, -1)
+        kernel = kernel.reshape(parts, -1, kernel.shape[-1])
+        kernel = constrain(kernel, ("embed", None, "classes"), rules)
+        summed = (x.ndim - 2, x.ndim - 1), (0, 1)
+        return jax.lax.dot_general(x, kernel, (summed, ((), ())), **kwargs)
+
+    return jax.lax.dot_general if parts == 1 else multiply
 
 
 _Axes = tuple[tuple[tuple[int, ...], tuple[int, ...]], Any]  # summed of each, batch: none

@@ -1,0 +1,114 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Steps by the TPU compiler's clock; writes golden/tpu_steps.json and a table of performance.md.
+
+    python tests/tpu_steps.py [v5e ...]     makes the missing steps, or those of these TPUs
+
+All take four hours on two cores; needs the extra `plan`.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+GOLDEN = ROOT / "tests" / "golden" / "tpu_steps.json"
+PAGE = ROOT / "docs" / "performance.md"
+TPUS = ("v3", "v4", "v5e", "v5p", "v6e", "tpu7x")
+SMALL = ("v3", "v5e")  # 16 GiB a device
+# Model -> images a device: where the memory is small, and elsewhere; 0: its state does not fit.
+IMAGES = {
+    "S/16": (128, 128),
+    "B/16": (64, 64),
+    "L/16": (32, 32),
+    "H/14": (8, 32),
+    "So400m/14": (16, 32),
+    "g/14": (0, 16),
+    "R50+B/16": (64, 64),
+    "BiT-R101x1": (32, 32),
+}
+# big_vision's own step, milliseconds: its default, which is unrolled, by the same clock.
+BIG_VISION = {
+    ("S/16", "v3"): 181.5, ("L/16", "v3"): 330.6, ("B/16", "v5e"): 79.1, ("B/16", "v6e"): 31.5,
+}  # fmt: skip
+HEAD = (
+    "| model, images, TPU | ours, ms | images/s | MFU | GiB | plain step, ms | its time to ours "
+    "| big_vision's step, ms |\n|---|---|---|---|---|---|---|---|\n"
+)
+
+
+def cells() -> list[tuple[str, str, int]]:
+    """(model, TPU, images) of every row."""
+    return [
+        (model, tpu, images[tpu not in SMALL])
+        for model, images in IMAGES.items()
+        for tpu in TPUS
+        if images[tpu not in SMALL]
+    ]
+
+
+def load() -> dict[tuple[str, str], dict[str, Any]]:
+    """(model, TPU) -> a row of `vit_jax bench tpu --json`."""
+    rows = json.loads(GOLDEN.read_text()) if GOLDEN.exists() else []
+    return {(row["model"], row["tpu"]): row for row in rows}
+
+
+def make(model: str, tpu: str, images: int) -> dict[str, Any]:
+    """The row, made in minutes."""
+    from vit_jax.preflight.bench import tpu_clock
+    from vit_jax.preflight.bench.interleaved import Asked
+
+    (row,) = tpu_clock.table([Asked(model, images, 224, "bfloat16")], [tpu])
+    return row
+
+
+def save(rows: dict[tuple[str, str], dict[str, Any]]) -> None:
+    """Writes the rows, and the page with them."""
+    kept = [rows[model, tpu] for model, tpu, _ in cells() if (model, tpu) in rows]
+    GOLDEN.write_text(json.dumps(kept, indent=1) + "\n")
+    PAGE.write_text(page(rows))
+
+
+def page(rows: dict[tuple[str, str], dict[str, Any]]) -> str:
+    """docs/performance.md with the table of these rows."""
+    table = HEAD + "".join(_line(rows.get((m, t)), m, t, n) for m, t, n in cells())
+    text, found = re.subn(re.escape(HEAD.partition("\n")[0]) + r"\n(\|.*\n)*",
+                          lambda _: table, PAGE.read_text())  # fmt: skip
+    assert found == 1, f"{PAGE} has {found} such tables"
+    return text
+
+
+def _line(row: dict[str, Any] | None, model: str, tpu: str, images: int) -> str:
+    cells = [f"{model}, {images}, {tpu}{' core' if tpu == 'v3' else ''}", *[""] * 6]
+    ours = row["ours"] if row else {"error": "not compiled yet"}
+    plain = row.get("baseline") if row else None
+    if "error" in ours:
+        cells[1] = ours["error"]
+    else:
+        cells[1:5] = [
+            f"{1000 * ours['secs']:.1f}",
+            f"{ours['img_per_sec']:,.0f}",
+            f"{ours['mfu']:.0%}",
+            f"{ours['peak_bytes'] / 2**30:.2f}",
+        ]
+    if plain and "secs" in plain:
+        cells[5] = f"{1000 * plain['secs']:.1f}"
+        cells[6] = f"{plain['secs'] / ours['secs']:.2f}"
+    cells.append(f"{BIG_VISION[model, tpu]}" if (model, tpu) in BIG_VISION else "")
+    return f"| {' | '.join(cells)} |\n"
+
+
+def main(tpus: list[str]) -> None:
+    """Makes the rows that are missing (of these TPUs, if any are given), one after another."""
+    for model, tpu, images in cells():
+        rows = load()
+        if (tpu in tpus) if tpus else ((model, tpu) not in rows):
+            save(rows | {(model, tpu): make(model, tpu, images)})
+    PAGE.write_text(page(load()))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

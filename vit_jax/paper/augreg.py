@@ -84,18 +84,19 @@ def is_recommended(file: str) -> bool:
     return file in {f"{stem(model, of)}.npz" for model, (of, _) in RECOMMENDED.items()}
 
 
-def is_best(file: str) -> bool:
-    """Returns True for a published pre-training that may be its model's best, see `best`."""
+def best_column(file: str) -> str:
+    """Returns the `column` of a published pre-training that may be its model's `best`, else ""."""
     named = re.fullmatch(
         r"(\w+)_(\d+)-(i1k|i21k)-(\d+)ep-lr_0\.001-aug_(\w+)-wd_([\d.]+)-do_([\d.]+)-sd_[\d.]+\.npz",
         file,
     )
     if named is None:
-        return False
+        return ""
     size, patch, data, epochs, level, decay, rate = named.groups()
     dataset = next(name for name, (_, short) in _DATASETS.items() if short == data)
     settings = best(f"{size.replace('_', '+')}/{patch}", dataset, int(epochs))
-    return (_LIGHT.get(level, level), float(rate), float(decay)) in settings
+    chosen = (_LIGHT.get(level, level), float(rate), float(decay)) in settings
+    return column(dataset, int(epochs)) if chosen else ""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -192,8 +192,7 @@ def of_augreg(file: str, variant: str, dataset: str, size: int) -> Expected | No
     if dataset != "imagenet":
         recommended = augreg.is_recommended(file)
         return _of_big_vision(variant, dataset, size) if recommended else None
-    named = re.match(r"\w+-(i1k|i21k)-(\d+)ep-", file)
-    column = f"{named[1]}_{named[2]}" if named and augreg.is_best(file) else ""
+    column = augreg.best_column(file).removesuffix("ep")
     for value in results.augreg_3():
         if value.labels == (str(size), column, variant) and value.value is not None:
             source = f"arXiv:2106.10270, Table 3, {size} pixels, best checkpoint: "
@@ -238,7 +237,7 @@ def augreg_pretrained(
       level: the augmentation level, see `augreg.levels`.
       rate: dropout and stochastic depth, 0 or 0.1.
     """
-    column = f"{'i21k' if dataset == 'imagenet21k' else 'i1k'}_{epochs}ep"
+    column = augreg.column(dataset, epochs)
     rows = paper.table("augreg")["figure_4"]["values"].get(column, {}).get(variant)
     if rows is None:
         return None

@@ -244,7 +244,7 @@ def published_origin(init: str) -> Origin | None:
     if match and published.url(f"augreg/{stem}"):
         if "--" in stem:
             return Origin(f"{stem} (itself fine-tuned)")
-        other = () if augreg.is_best(stem) else (NOT_BEST,)
+        other = () if augreg.best_column(stem) else (NOT_BEST,)
         return Origin(_NAMES[match[1]], "augreg", int(match[2]), other)
     match = re.fullmatch(r"BiT-([SM])-R\d+x\d+\.npz", stem)
     if match and published.url(stem):

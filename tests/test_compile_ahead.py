@@ -75,14 +75,18 @@ def test_programs_on_several_devices_have_options_of_their_own(monkeypatch):
     option = {"xla_cpu_enable_fast_math": True}
     monkeypatch.setitem(compile_ahead._OF_SEVERAL, "cpu", option)
     alone = compile_ahead.options("cpu", tuple(jax.devices()[:1]))
-    several = compile_ahead.options("cpu", tuple(jax.devices()[:2]))
+    devices = tuple(jax.devices()[:2])
+    several = compile_ahead.options("cpu", devices)
     assert alone == compile_ahead.options("cpu")
     assert several == alone | option
+    monkeypatch.setattr(compile_ahead, "_SUMS_ALONE", (devices[0].device_kind,))
+    compile_ahead.options.cache_clear()
+    assert compile_ahead.options("cpu", devices) == alone
 
 
 def test_the_compiler_of_a_device_of_this_process_is_asked():
     class OfAnother:
-        process_index = jax.process_index() + 1
+        process_index, device_kind = jax.process_index() + 1, "cpu"
 
     assert compile_ahead.options("cpu", (OfAnother(), jax.devices()[0])) != {}
 

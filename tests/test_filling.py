@@ -298,7 +298,7 @@ def test_seeds_from_unlike_settings_of_augreg_are_refused(tmp_path):
         parent = paper_runs.pretrain(tmp_path / level, f"{spec},aug={level}", {"step": 1})
         args = "model=B/32,dataset=imagenet,size=384,preprocess=big_vision,dropout=0.0,lr=0.01"
         paper_runs.transfer(tmp_path / f"{level}-tuned", 75.0, args, seed=seed, init=str(parent))
-    with pytest.raises(BadInput, match=r"-tuned has rate .*randaug.*-tuned has rate "):
+    with pytest.raises(BadInput, match=r"-tuned has rate .*randaug\(2, 10\).*-tuned has rate "):
         fill(tmp_path, "augreg3")
 
 

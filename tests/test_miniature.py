@@ -497,21 +497,22 @@ def test_claims_of_the_page_follow_from_its_seeds(root, listed, measured):
     }  # fmt: skip
     verdicts = [found.verdict for found in claims.judge([claims.Claim(**c) for c in listed], seeds)]
     page, numbers = lines(root), (one - none, one - two, vit - scratch, hybrid - vit, slope)
-    for claim, verdict, of_both in zip(listed, verdicts, numbers, strict=False):
+    first = list(zip(listed, verdicts, strict=True))[: len(numbers)]
+    for (claim, verdict), of_both in zip(first, numbers, strict=True):
         start = claim["claim"][:22]  # the page also names margins
         (row,) = [cells for first, cells in page.items() if first.startswith(start)]
-        for said, x in zip(row, of_both, strict=False):
+        for said, x in zip(row[:2], of_both, strict=True):
             p = equal(x) if claim["test"] == "equal" else two_sided(x)
             assert said.startswith(f"{x.mean():+.2f} ({stats.sem(x):.2f}), {p:.2g}"), start
         assert row[2] == verdict, start
 
 
 def test_shares_of_the_page_follow_from_its_seeds(root, measured):
-    page = lines(root)
-    for metric, name in measured:
-        if metric != "test":
-            x = measured[metric, name]
-            assert page[name][2] == f"{x.mean():.0f} ({x.std(ddof=1):.0f})", name
+    page, shares = lines(root), [key for key in measured if key[0] != "test"]
+    assert shares
+    for metric, name in shares:
+        x = measured[metric, name]
+        assert page[name][2] == f"{x.mean():.0f} ({x.std(ddof=1):.0f})", name
 
 
 # ---------------------------------------------------------------- runs

@@ -203,7 +203,7 @@ class AxialResNet(nn.Module):
         if cfg.maps:
             return tuple(outputs[level].astype(jnp.float32) for level in cfg.maps)
         x_BC = jnp.mean(outputs[-1].astype(jnp.float32), axis=(1, 2))
-        return layers.head(x_BC, cfg.classes, cfg.head_bias, self.rules)
+        return layers.head(x_BC, cfg.classes, cfg.head_bias)
 
 
 def config(wanted: Settings, classes: int, size: str) -> AxialResNetConfig:

@@ -201,7 +201,7 @@ class AxialViT(nn.Module):
         x_BD = jnp.mean(norm(x_BLD).astype(jnp.float32), axis=1)
         if cfg.representation:
             x_BD = jnp.tanh(nn.Dense(cfg.representation, name="pre_logits")(x_BD))
-        return layers.head(x_BD, cfg.classes, cfg.head_bias, self.rules)
+        return layers.head(x_BD, cfg.classes, cfg.head_bias)
 
 
 def config(wanted: Settings, classes: int, size: str, patch: str) -> AxialViTConfig:

@@ -76,7 +76,7 @@ class BiT(nn.Module):
             outputs = [*stages, x_BHWC]
             return tuple(outputs[level].astype(jnp.float32) for level in cfg.maps)
         x_BC = jnp.mean(x_BHWC.astype(jnp.float32), axis=(1, 2))
-        return layers.head(x_BC, cfg.classes, cfg.head_bias, self.rules)
+        return layers.head(x_BC, cfg.classes, cfg.head_bias)
 
 
 def config(wanted: Settings, classes: int, number: str | None, factor: str | None) -> BiTConfig:

@@ -313,12 +313,10 @@ def maps(tokens_BLD: Sequence[jax.Array], grid: tuple[int, ...]) -> tuple[jax.Ar
     return tuple(x.reshape(x.shape[0], *grid, -1).astype(jnp.float32) for x in tokens_BLD)
 
 
-def head(
-    x_BD: jax.Array, classes: int, bias: float, rules: Rules | None = None, name: str = "head"
-) -> jax.Array:
+def head(x_BD: jax.Array, classes: int, bias: float, name: str = "head") -> jax.Array:
     """Maps float32 [..., D] to logits [..., Y].
 
-    The kernel starts at zero and the bias at a constant. `rules` are those of the model.
+    The kernel starts at zero and the bias at a constant.
 
     With 0 classes the model has no head and returns the representation.
     """
@@ -328,6 +326,5 @@ def head(
         classes,
         kernel_init=nn.initializers.zeros,
         bias_init=nn.initializers.constant(bias),
-        dot_general=products.of_head(rules),
         name=name,
     )(x_BD)

@@ -157,8 +157,7 @@ class Mixer(nn.Module):
         if cfg.maps:
             return layers.maps([norm(x) for x in outputs], patches_BhwD.shape[1:3])
         x_BLD = norm(x_BLD)
-        x_BD = jnp.mean(x_BLD.astype(jnp.float32), axis=1)
-        return layers.head(x_BD, cfg.classes, cfg.head_bias, self.rules)
+        return layers.head(jnp.mean(x_BLD.astype(jnp.float32), axis=1), cfg.classes, cfg.head_bias)
 
 
 def config(wanted: Settings, classes: int, size: str, patch: str) -> MixerConfig:

@@ -15,7 +15,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from vit_jax.sharding import Rules, constrain
+from vit_jax.sharding import Rules
 
 
 def stream(dtype: Any) -> jnp.dtype:
@@ -66,25 +66,6 @@ def on_tpu(rules: Rules | None) -> bool:
 
 def _platform(rules: Rules | None) -> str | None:
     return None if rules is None else rules.mesh.devices.flat[0].platform
-
-
-def of_head(rules: Rules | None) -> Callable[..., jax.Array]:
-    """Returns the `dot_general` of a head, whose kernel [D, Y] may be split over D.
-
-    In the product, the parts of D are an axis of their own. With 18,291 classes a TPU lays the
-    kernel out with D last. It cannot scatter the gradient along that, and would sum all of it on
-    every device.
-    """
-    parts = 1 if rules is None else rules.parts("embed")
-
-    def multiply(x: jax.Array, kernel: jax.Array, axes: Any, **kwargs: Any) -> jax.Array:
-        x = x.reshape(*x.shape[:-1], parts, -1)
-        kernel = kernel.reshape(parts, -1, kernel.shape[-1])
-        kernel = constrain(kernel, ("embed", None, "classes"), rules)
-        summed = (x.ndim - 2, x.ndim - 1), (0, 1)
-        return jax.lax.dot_general(x, kernel, (summed, ((), ())), **kwargs)
-
-    return jax.lax.dot_general if parts == 1 else multiply
 
 
 _Axes = tuple[tuple[tuple[int, ...], tuple[int, ...]], Any]  # summed of each, batch: none

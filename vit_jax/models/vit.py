@@ -243,8 +243,9 @@ class ViT(nn.Module):
             return tokens_BLD
         if cfg.patch_outputs:
             patches_BLD = tokens_BLD[:, cfg.prefix :]
-            x_BLD = patches_BLD.astype(jnp.float32)
-            return layers.head(x_BLD, cfg.patch_outputs, 0.0, self.rules, "patch_head")
+            return layers.head(
+                patches_BLD.astype(jnp.float32), cfg.patch_outputs, 0.0, name="patch_head"
+            )
         pooled = self._pooled(tokens_BLD, shares_BL, bias_BL)
         pooled = [norm(x) for x in pooled] if cfg.final_norm == "pooled" else pooled
         if cfg.tokens:
@@ -260,11 +261,11 @@ class ViT(nn.Module):
         cfg, x_BD = self.cfg, pooled[0].astype(jnp.float32)
         if cfg.representation:
             x_BD = jnp.tanh(nn.Dense(cfg.representation, name="pre_logits")(x_BD))
-        logits_BY = layers.head(x_BD, cfg.classes, cfg.head_bias, self.rules)
+        logits_BY = layers.head(x_BD, cfg.classes, cfg.head_bias)
         if not cfg.distillation:
             return logits_BY
         x_BD = pooled[1].astype(jnp.float32)
-        taught_BY = layers.head(x_BD, cfg.classes, cfg.head_bias, self.rules, "dist_head")
+        taught_BY = layers.head(x_BD, cfg.classes, cfg.head_bias, name="dist_head")
         if apart:
             return jnp.stack([logits_BY, taught_BY], axis=1)
         return (logits_BY + taught_BY) / 2

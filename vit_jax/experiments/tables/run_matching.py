@@ -22,12 +22,8 @@ SELECT = "stage select, not final"
 CHAINS = ("released", "paper", "big_vision")  # values of preprocess of configs/transfer.py
 HYPERRULE = "hyperrule"  # a recipe of configs/transfer.py: with Table 4's grid, BiT's other way
 _OF_SET = ("source", "split", "labels", "classes")  # keys of another test set
-_FEWSHOT = (
-    "fewshot.method",
-    "fewshot.ops",
-    "fewshot.l2",
-    "fewshot.seeds",
-)  # the protocol of big_vision
+# The protocol of big_vision.
+_FEWSHOT = ("fewshot.method", "fewshot.ops", "fewshot.l2", "fewshot.seeds")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -90,8 +90,9 @@ def judged(want: Want, place: Placed, known: Known, protocol: str) -> Placed:
     if place.why_not or not want.dataset:
         return place
     one, own = _beside(want, place, known, protocol), ", ".join(place.selected)
-    unlike = bool(one.values) and place.selected not in one.best
-    why = f"{own}: on val {' or '.join(map(', '.join, one.best))} is best"
+    best = one.best
+    unlike = bool(one.values) and place.selected not in best
+    why = f"{own}: on val {' or '.join(map(', '.join, best))} is best"
     if is_vtab(want):
         tasks, grid = len(vtab.tasks()), len(transfer.VTAB_RATES) * len(transfer.VTAB_STEPS)
         whole = sum(len(found) == tasks for found in one.values.values())

@@ -1,0 +1,68 @@
+# SPDX-FileCopyrightText: 2026 The vit_jax authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The committed steps by the TPU compiler's clock: sound, and what a compiler says today."""
+
+import dataclasses
+import importlib.util
+
+import pytest
+import tpu_steps
+
+from vit_jax.hardware import topology
+from vit_jax.models import variants
+from vit_jax.preflight.bench import our_steps
+from vit_jax.preflight.bench.interleaved import Asked
+
+ROWS = tpu_steps.load()
+KNOWN = {key: row for key, row in ROWS.items() if "secs" in row["ours"]}
+
+
+def test_page_is_made_from_the_table():
+    assert tpu_steps.PAGE.read_text() == tpu_steps.page(ROWS)
+
+
+def test_every_row_is_one_of_the_page():
+    wanted = {(model, tpu): images for model, tpu, images in tpu_steps.cells()}
+    assert {key: row["batch"] for key, row in ROWS.items()}.items() <= wanted.items()
+
+
+@pytest.mark.parametrize("model", tpu_steps.IMAGES)
+def test_figures_agree_with_counts_of_ours(model):
+    config = our_steps.config(Asked(model, 1, 224, "bfloat16"))
+    cfg = variants.of(config.model, our_steps.CLASSES)
+    if "unrolled" in cfg.FORMS:
+        cfg = dataclasses.replace(cfg, unrolled=True)
+    flops = 3 * variants.forward_flops(cfg, 224, 224)
+    rows = [row for (name, _), row in KNOWN.items() if name == model]
+    assert rows
+    for row in rows:
+        ours, device = row["ours"], topology.GENERATIONS[row["tpu"]]
+        assert ours["img_per_sec"] == pytest.approx(row["batch"] / ours["secs"])
+        assert ours["mfu"] == pytest.approx(flops * ours["img_per_sec"] / device.flops)
+        assert ours["peak_bytes"] < device.memory_bytes
+
+
+def test_no_step_is_slower_than_the_plain_one_or_that_of_big_vision():
+    compared = [key for key, row in KNOWN.items() if row.get("baseline")]
+    assert compared
+    for key in compared:
+        assert KNOWN[key]["ours"]["secs"] < KNOWN[key]["baseline"]["secs"], key
+    for key, millis in tpu_steps.BIG_VISION.items():
+        assert 1000 * KNOWN[key]["ours"]["secs"] < millis, key
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="needs the extra `plan`")
+@pytest.mark.parametrize("model, tpu", ROWS, ids=str)
+def test_the_compiler_says_the_same_today(model, tpu):
+    """Minutes each."""
+    row = ROWS[model, tpu]
+    made = tpu_steps.make(model, tpu, row["batch"])
+    for who in ("ours", "baseline"):
+        if not row.get(who):
+            continue
+        assert made[who].keys() == row[who].keys()
+        if "secs" in row[who]:
+            assert made[who]["secs"] == pytest.approx(row[who]["secs"], rel=0.02)
+            assert made[who]["peak_bytes"] == pytest.approx(row[who]["peak_bytes"], rel=0.02)

@@ -497,8 +497,8 @@ def test_claims_of_the_page_follow_from_its_seeds(root, listed, measured):
     }  # fmt: skip
     verdicts = [found.verdict for found in claims.judge([claims.Claim(**c) for c in listed], seeds)]
     page, numbers = lines(root), (one - none, one - two, vit - scratch, hybrid - vit, slope)
-    first = list(zip(listed, verdicts, strict=True))[: len(numbers)]
-    for (claim, verdict), of_both in zip(first, numbers, strict=True):
+    of_page = list(zip(listed, verdicts, strict=True))[: len(numbers)]
+    for (claim, verdict), of_both in zip(of_page, numbers, strict=True):
         start = claim["claim"][:22]  # the page also names margins
         (row,) = [cells for first, cells in page.items() if first.startswith(start)]
         for said, x in zip(row[:2], of_both, strict=True):

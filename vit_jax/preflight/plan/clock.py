@@ -58,11 +58,12 @@ def read(
       text: optimised HLO.
       hertz: clock rate of the device.
       peak: FLOP/s of the device, for kernels without cycles.
-      collective_secs: (computation, collective) -> its seconds on the links.
+      collective_secs: (computation, collective) -> its seconds on the links, or for an
+        instruction that sends to other slices on the network.
 
     Raises:
       ValueError: a loop or a kernel cannot be read, or the compiler gives no cycles for an
-        instruction, as for one that sends to another slice.
+        instruction.
     """
     if '"estimated_cycles"' not in text:
         return None
@@ -91,30 +92,36 @@ class _Reader:
 
     def costs(self, name: str) -> Iterator[Cost]:
         """Yields the costs of one run of a computation, in the order of its schedule."""
-        under_way: dict[str, float] = {}  # collective that has started -> its seconds still to come
+        # Collective that has started -> its seconds still to come; between slices in `network`.
+        links: dict[str, float] = {}
+        network: dict[str, float] = {}
         for each in self.computations[name]:
-            ended = self._ended(each, name, under_way)
+            ends, others = (network, links) if each.opcode == "recv-done" else (links, network)
+            ended = self._ended(each, name, ends)
             if ended:
-                for earlier in list(under_way)[: list(under_way).index(ended[-1]) + 1]:
-                    yield COLLECTIVES, "update", under_way.pop(earlier)
+                waited = [ends.pop(one) for one in list(ends)[: list(ends).index(ended[-1]) + 1]]
+                _pass(others, sum(waited))
+                yield COLLECTIVES, "update", sum(waited)
                 continue
             starts = each.name.startswith(_ASYNC_START)
-            own = [] if starts else list(self._own_costs(each, name, under_way))
+            own = [] if starts else list(self._own_costs(each, name, links))
             yield from own
-            passed = sum(secs for *_, secs in own)
-            for started in under_way:
-                hidden = min(passed, under_way[started])
-                under_way[started] -= hidden
-                passed -= hidden
+            for under_way in (links, network):
+                _pass(under_way, sum(secs for *_, secs in own))
             if starts:
-                under_way |= self._sending_secs(each, name)
+                links |= self._sending_secs(each, name)
             elif each.opcode.endswith("-start") and (sending := self._sending_secs(each, name)):
                 # Copies start and end too, but send nothing.
-                under_way[each.name] = sum(sending.values())
+                links[each.name] = sum(sending.values())
+            elif hlo.sends_to_slices(each):
+                network[hlo.transfer(each)] = self.collective_secs(name, each)
 
     def _ended(self, each: Instruction, around: str, under_way: dict[str, float]) -> list[str]:
         """Returns the collectives that end with an instruction."""
-        if each.opcode.endswith("-done"):
+        if each.opcode == "recv-done":
+            begun = each.operand_names[:1]
+            ended = [hlo.transfer(one) for one in self.computations[around] if one.name in begun]
+        elif each.opcode.endswith("-done"):
             ended = each.operand_names[:1]
         elif each.name.startswith(_ASYNC_DONE):
             ended = list(self._sending_secs(each, around))
@@ -139,8 +146,6 @@ class _Reader:
         elif kernel := re.match(r"splash_mha_(fwd|dq|dkv)_", each.name):
             direction = "forward" if kernel[1] == "fwd" else "backward"
             yield KERNELS, direction, _PRODUCTS[kernel[1]] * _product_flops(each) / self.peak
-        elif each.opcode == "send" and hlo.between_slices(each):
-            raise ValueError("it has no estimate of what slices send to each other")
         elif not each.opcode.endswith(("-start", "-done")):
             cycles = re.search(r'"estimated_cycles":"(\d+)"', each.attributes)
             if cycles and int(cycles[1]) == _UNKNOWN:
@@ -163,6 +168,14 @@ class _Reader:
         for inner in self.computations[each.fused] if each.fused else ():
             secs |= self._sending_secs(inner, each.fused)
         return secs
+
+
+def _pass(under_way: dict[str, float], secs: float) -> None:
+    """Lets time pass for collectives under way, one after another."""
+    for started in under_way:
+        hidden = min(secs, under_way[started])
+        under_way[started] -= hidden
+        secs -= hidden
 
 
 def _product_flops(kernel: Instruction) -> int:

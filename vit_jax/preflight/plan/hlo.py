@@ -262,9 +262,7 @@ def collective_bytes(text: str, mesh: dict[str, int]) -> dict[str, dict[str, int
     entry, computations = parse(text)
     total: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     for computation, each, times in _executed(entry, computations):
-        if each.opcode == "send" and (kind := between_slices(each)):
-            total["replica"][kind] += times * shape_bytes(_elements(each.shape)[0])
-        elif each.opcode.removesuffix("-start") in KINDS:
+        if each.opcode.removesuffix("-start") in KINDS or sends_to_slices(each):
             axes, kind, size = sent(computation, each, inside)
             if axes:
                 total[axes][kind] += times * size
@@ -283,12 +281,15 @@ def sent(computation: str, each: Instruction, mesh: dict[str, int]) -> tuple[str
 
     Args:
       computation: the name of the computation around it.
-      each: an instruction of one of `KINDS`, or the start of one.
+      each: an instruction of one of `KINDS`, the start of one, or one that `sends_to_slices`.
       mesh: see `program_mesh`.
 
     Raises:
       ValueError: its groups cannot be read.
     """
+    if between := re.search(r'_xla_megascale_transfer_type="(\w+)"', each.attributes):
+        kind = between[1].lower().replace("_", "-")
+        return "replica", kind, shape_bytes(_elements(each.shape)[0])
     kind = each.opcode.removesuffix("-start")
     group = first_group(each.attributes, math.prod(mesh.values()))
     size = _payload(each, kind, len(group))
@@ -311,10 +312,15 @@ def _elements(shape: str) -> list[str]:
     return [p.strip() for p in parts]
 
 
-def between_slices(each: Instruction) -> str:
-    """Returns the kind of the collective between slices that an instruction is part of, or ""."""
-    found = re.search(r'_xla_megascale_transfer_type="(\w+)"', each.attributes)
-    return found[1].lower().replace("_", "-") if found else ""
+def sends_to_slices(each: Instruction) -> bool:
+    """Returns whether an instruction sends what a collective between slices needs."""
+    return each.opcode == "send" and bool(transfer(each))
+
+
+def transfer(each: Instruction) -> str:
+    """Returns the name of a collective between slices, which its `send` and `recv` share, or ""."""
+    found = re.search(r'_xla_host_transfer_rendezvous="([^"]+)"', each.attributes)
+    return found[1] if found and "_xla_megascale_transfer_type" in each.attributes else ""
 
 
 def _payload(each: Instruction, kind: str, members: int) -> int:

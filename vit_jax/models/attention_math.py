@@ -152,9 +152,10 @@ def packed(
 
     A TPU computes arrays of 8 x 128 numbers, of which a head of 64 fills half. Here every product
     reads and writes whole groups, and no head moves in front of the tokens: the other factor holds
-    a copy for each head of a group, in which the other heads are zero. A product with ones adds up
-    the weights, so that the softmax needs no pass of its own. It uses the names of `plain`;
-    `weights` are the scores less the largest of their row. It has reverse-mode derivatives only.
+    a copy for each head of a group, in which the other heads are zero. Scores have keys before
+    queries, in which order the weights are multiplied without being moved. It uses the names of
+    `plain`; `weights` are the scores less the largest of a query. It has reverse-mode derivatives
+    only.
 
     Args:
       query_BLGC: queries, already divided by the square root of K. Axes: G groups, C = heads of a
@@ -176,9 +177,9 @@ def _of_heads(x_BLGC: jax.Array, own_RC: jax.Array) -> jax.Array:
     return jnp.where(own_RC[None, :, None, None], x_BLGC[:, None], 0)
 
 
-def _shares(below_BGRLM: jax.Array) -> jax.Array:
+def _shares(below_BGRML: jax.Array) -> jax.Array:
     """Returns the exponentials of the softmax, which are not divided by their sum yet."""
-    return jnp.exp(below_BGRLM.astype(jnp.float32)).astype(below_BGRLM.dtype)
+    return jnp.exp(below_BGRML.astype(jnp.float32)).astype(below_BGRML.dtype)
 
 
 def _packed_forward(query: Any, key: Any, value: Any, head_dim: int) -> Any:
@@ -186,17 +187,20 @@ def _packed_forward(query: Any, key: Any, value: Any, head_dim: int) -> Any:
     key = checkpoint_name(key, "key")
     value = checkpoint_name(value, "value")
     own_RC = _own_numbers(query.shape[-1], head_dim)
-    factors = query, _of_heads(key, own_RC)
-    scores = jnp.einsum("blgc,brmgc->bgrlm", *factors, preferred_element_type=jnp.float32)
-    # Rounded only below the largest score of a row: the closer to it, the less the error.
-    below = (scores - jnp.max(scores, axis=-1, keepdims=True)).astype(query.dtype)
+    factors = _of_heads(key, own_RC), query
+    scores = jnp.einsum("brmgc,blgc->bgrml", *factors, preferred_element_type=jnp.float32)
+    # Rounded only below the largest score of a query: the closer to it, the less the error.
+    below = (scores - jnp.max(scores, axis=-2, keepdims=True)).astype(query.dtype)
     below = checkpoint_name(below, "weights")
 
     def summed(values: jax.Array) -> jax.Array:
         factors = _shares(below), _of_heads(values, own_RC)
-        return jnp.einsum("bgrlm,brmgc->blgc", *factors, preferred_element_type=jnp.float32)
+        return jnp.einsum("bgrml,brmgc->blgc", *factors, preferred_element_type=jnp.float32)
 
-    total = summed(jnp.ones_like(value))
+    if len(own_RC) == 1:
+        total = jnp.moveaxis(jnp.sum(_shares(below), axis=3, dtype=jnp.float32), 3, 1)  # [B,L,G,1]
+    else:  # a product with ones, [B, L, G, C]: a sum for each head would be a pass of its own
+        total = summed(jnp.ones_like(value))
     mixed = checkpoint_name((summed(value) / total).astype(value.dtype), "attention")
     return mixed, (query, key, value, below, total, mixed)
 
@@ -206,17 +210,17 @@ def _packed_backward(head_dim: int, kept: Any, grad_BLGC: jax.Array) -> Any:
     # Behind a barrier, so that the compiler does not keep the copies of the forward pass (v6e).
     own_RC = lax.optimization_barrier(_own_numbers(query.shape[-1], head_dim))
     shares, grad = _shares(below), (grad_BLGC / total).astype(value.dtype)
-    value_grad = jnp.einsum("bgrlm,brlgc->bmgc", shares, _of_heads(grad, own_RC))
-    # The mean of the gradients of a row's weights, from the output (arXiv:2205.14135, appendix B):
-    # known before them, it needs no second pass over all pairs of tokens. It is subtracted from
-    # what it was not computed from, so both have the precision of float32.
+    value_grad = jnp.einsum("bgrml,brlgc->bmgc", shares, _of_heads(grad, own_RC))
+    # The mean of the gradients of a query's weights, from the output (arXiv:2205.14135, appendix
+    # B): known before them, it needs no second pass over all pairs of tokens. It is subtracted
+    # from what it was not computed from, so both have the precision of float32.
     products_BLGC, ones_RC = grad.astype(jnp.float32) * mixed, own_RC.astype(jnp.float32)
     mean_BGRL = jnp.einsum("blgc,rc->bgrl", products_BLGC, ones_RC, precision="high")
-    factors = grad, _of_heads(value, own_RC)
-    weights_grad = jnp.einsum("blgc,brmgc->bgrlm", *factors, preferred_element_type=jnp.float32)
-    scores_grad = (shares * (weights_grad - mean_BGRL[..., None])).astype(query.dtype)
-    query_grad = jnp.einsum("bgrlm,brmgc->blgc", scores_grad, _of_heads(key, own_RC))
-    key_grad = jnp.einsum("bgrlm,brlgc->bmgc", scores_grad, _of_heads(query, own_RC))
+    factors = _of_heads(value, own_RC), grad
+    weights_grad = jnp.einsum("brmgc,blgc->bgrml", *factors, preferred_element_type=jnp.float32)
+    scores_grad = (shares * (weights_grad - mean_BGRL[..., None, :])).astype(query.dtype)
+    query_grad = jnp.einsum("bgrml,brmgc->blgc", scores_grad, _of_heads(key, own_RC))
+    key_grad = jnp.einsum("bgrml,brlgc->bmgc", scores_grad, _of_heads(query, own_RC))
     return query_grad, key_grad, value_grad
 
 

@@ -39,7 +39,7 @@ _PEAK_SIDES = {"cpu": 2048, "gpu": 8192, "tpu": 8192}  # of matrices, large enou
 def config(asked: Asked) -> sections.Config:
     """Returns the configuration of a step: `configs/base.py` with AdamW and clipping.
 
-    Pre-training has the same optimizer.
+    Pre-training has the same optimizer. Models have the pooling of their publication.
 
     Raises:
       BadInput: the model is unknown, cannot have these sizes, or an override is wrong.
@@ -51,6 +51,7 @@ def config(asked: Asked) -> sections.Config:
         "batch_size": asked.batch,
         "optimizer.weight_decay": 0.1,
     }
+    own |= {f"model.{key}": value for key, value in variants.published(asked.model).items()}
     given = [f"--config.{key}={value}" for key, value in own.items()]
     for text in asked.overrides:
         key = text.removeprefix("--config.").partition("=")[0]

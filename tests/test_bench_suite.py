@@ -292,6 +292,19 @@ def test_flops_of_a_step_are_three_forward_passes_of_a_batch():
     assert our_steps.train(ASKED).figures["step_flops"] == 24 * variants.forward_flops(cfg, 16, 16)
 
 
+@pytest.mark.parametrize(
+    "model, overrides, pool",
+    [
+        ("B/16", (), "token"),
+        ("So400m/14", (), "map"),
+        ("g/14", ("--config.model.pool=token",), "token"),
+    ],
+)
+def test_models_pool_as_published(model, overrides, pool):
+    made = our_steps.config(Asked(model, 2, 224, "bfloat16", overrides))
+    assert made.model.pool == pool
+
+
 def test_timm_takes_the_sizes_of_the_model():
     for name in ("timm", "torch"):
         pytest.importorskip(name)

@@ -112,7 +112,7 @@ def test_the_backward_pass_of_packed_heads_is_what_differentiation_finds(groups)
 
 @pytest.mark.parametrize("beside", [1, 2])
 def test_gradients_of_packed_heads_in_bfloat16_are_near_those_of_float32(beside):
-    """0.37 % of queries and keys; with the mean of the weights' gradients in bfloat16, 0.42 %."""
+    """0.37 % of queries and keys; more if the sum or the mean of weights is rounded to bfloat16."""
     keys = jax.random.split(jax.random.key(0), 4)
     shape = 2, 65, 4 // beside, 64 * beside
     rounded = [jax.random.normal(key, shape).astype(jnp.bfloat16) for key in keys]
@@ -123,7 +123,7 @@ def test_gradients_of_packed_heads_in_bfloat16_are_near_those_of_float32(beside)
         packed = jax.vjp(lambda *a: attention_math.packed(*a, 64), *rounded[:3])[1](rounded[3])
     for found, expected in zip(packed, exact, strict=True):
         error = jnp.linalg.norm(found.astype(jnp.float32).reshape(expected.shape) - expected)
-        assert error < 0.004 * jnp.linalg.norm(expected)
+        assert error < 0.0038 * jnp.linalg.norm(expected)
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -147,7 +147,13 @@ PATHS = {
     "plain": attention_math.plain,
     "memory_efficient": attention_math.memory_efficient,
     "packed": lambda query, key, value, *_: attention_math.packed(query, key, value, 8),
+    "packed, two beside each other": lambda *arrays: two_beside(*arrays[:3])[..., :8],
 }
+
+
+def two_beside(*arrays):
+    """Packed attention of two equal heads of 8."""
+    return attention_math.packed(*(jnp.tile(x, (1, 1, 1, 2)) for x in arrays), 8)
 
 
 @pytest.mark.parametrize("path", PATHS)

@@ -10,6 +10,7 @@ import pytest
 
 from vit_jax.cli import main
 from vit_jax.preflight.bench import tpu_clock
+from vit_jax.preflight.bench.interleaved import Asked
 
 SMALL = ("--batch=8", "--resolution=32", "--config.model.depth=1")
 
@@ -57,6 +58,13 @@ def test_every_model_and_tpu_has_a_row(compiler, capsys):
     assert {key: rows[0][key] for key in ("batch", "resolution", "dtype")} == {
         "batch": 8, "resolution": 32, "dtype": "bfloat16",
     }  # fmt: skip
+
+
+def test_ours_alone_has_no_ratio(compiler):
+    del compiler["baseline"]
+    (row,) = tpu_clock.table([Asked("Ti/16", 8, 32, "bfloat16")], ["v5e"], alone=True)
+    assert (row["ours"]["secs"], row["baseline"], row["ratio"]) == (0.02, None, None)
+    assert "baseline" not in tpu_clock.text([row])
 
 
 def test_text_says_that_these_are_estimates(compiler, capsys):

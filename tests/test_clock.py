@@ -112,7 +112,7 @@ def of_slices(at, after):
     shape = "(f32[64,8]{1,0}, u32[], token[])"
     sent = f"  %s = {shape} send(%x, %token), {named}\n"
     received = (
-        f"  %s-done = token[] send-done(%s), channel_id=3\n"
+        "  %s-done = token[] send-done(%s), channel_id=3\n"
         f"  %r = {shape} recv(%token), channel_id=2, {named}\n"
         "  %r-done = (f32[64,8]{1,0}, token[]) recv-done(%r), channel_id=2\n"
     )
@@ -140,6 +140,37 @@ def test_slices_wait_for_what_they_send_to_each_other_unless_it_is_hidden(at, af
     assert found is not None
     assert before is not None
     assert found.secs == pytest.approx(before.secs + waited)
+
+
+def test_what_is_sent_to_the_host_alone_is_no_collective():
+    program = of_slices("%adam", "%adam").replace(',_xla_megascale_transfer_type="ALL_REDUCE"', "")
+    assert clock.read(program, 1.0, 1.0, of_80) == clock.read(PROGRAM, 1.0, 1.0, of_80)
+
+
+def test_a_collective_between_slices_without_an_end_leaves_no_estimate():
+    program = of_slices("%adam", "%adam").replace("recv-done(%r)", "recv-done(%other)")
+    with pytest.raises(ValueError, match=r"no end of all-reduce\.1_0"):
+        clock.read(program, 1.0, 1.0, lambda *_: 1.0)
+
+
+def test_slices_send_one_thing_after_another():
+    """Two sums of 100 that are sent together: the second one waits for the first."""
+    program = of_slices("%adam", "%adam")
+    sent, received = (
+        [line for line in program.splitlines(True) if line.startswith(names)]
+        for names in (("  %s = ",), ("  %s-done", "  %r = ", "  %r-done"))
+    )
+
+    def renamed(lines):
+        return "".join(re.sub(r"%(s|r)\b", r"%\1.2", x).replace(".1_0", ".2_0") for x in lines)
+
+    program = program.replace(sent[0], sent[0] + renamed(sent))
+    program = program.replace(received[0], renamed(received) + received[0])  # in the other order
+    found = clock.read(program, 1.0, 1.0, lambda _, each: 100.0 * (each.opcode == "send"))
+    before = clock.read(PROGRAM, 1.0, 1.0, lambda *_: 0.0)
+    assert found is not None
+    assert before is not None
+    assert found.secs == pytest.approx(before.secs + 2 * 100 - 50)
 
 
 def test_hidden_collectives_cost_nothing():

@@ -311,7 +311,7 @@ ENTRY %main (x: bf16[4,8], g: f32[64,8]) -> f32[32,8] {
   %alone = f32[64,8]{1,0} all-reduce(%g), replica_groups={{0},{1},{2},{3},{4},{5},{6},{7}}, to_apply=%add
   %token = token[] after-all()
   %sent = (f32[16]{0}, u32[], token[]) send(%g, %token), channel_id=1, is_host_transfer=true, frontend_attributes={_xla_host_transfer_rendezvous="all-reduce_0",_xla_megascale_transfer_type="ALL_REDUCE"}
-  %log = (f32[16]{0}, u32[], token[]) send(%g, %token), channel_id=2, is_host_transfer=true
+  %log = (f32[16]{0}, u32[], token[]) send(%g, %token), channel_id=2, is_host_transfer=true, frontend_attributes={_xla_host_transfer_rendezvous="log"}
   ROOT %scattered = f32[32,8]{1,0} fusion(%g), kind=kCustom, calls=%all-reduce-scatter.1
 }
 """  # noqa: E501

@@ -546,7 +546,9 @@ def test_real_tpus_send_little_more_than_the_least(
     if slices > 1:  # each of four devices sends a quarter, but the embedding's gradient whole
         parts = 2 * (blocks / 4 + first)
         assert parts <= sent["replica"]["all-reduce"] <= 1.1 * parts
-    assert made.measured.estimated_secs > made.measured.step_secs
+        on_network = sent["replica"]["all-reduce"] / accelerator.generation.network_rate
+        waits = made.measured.parts[attribution.COLLECTIVES]["update"]
+        assert 0.5 * on_network < waits < 2 * on_network  # it computes little meanwhile
     assert made.measured.peak_bytes < GIB
     assert made.fits
     again = plan.plan(base(*overrides), accelerator, slices)

@@ -39,7 +39,7 @@ _PEAK_SIDES = {"cpu": 2048, "gpu": 8192, "tpu": 8192}  # of matrices, large enou
 def config(asked: Asked) -> sections.Config:
     """Returns the configuration of a step: `configs/base.py` with AdamW and clipping.
 
-    Pre-training has the same optimizer. Models have the pooling of their publication.
+    Pre-training has the same optimizer. Models pool as published, see `variants.published`.
 
     Raises:
       BadInput: the model is unknown, cannot have these sizes, or an override is wrong.

@@ -41,12 +41,13 @@ def table(
     asked: Sequence[Asked],
     names: Sequence[str],
     progress: Callable[[int, int], None] = lambda done, total: None,
-    candidates: Sequence[str] = ("ours", "baseline"),
+    *,
+    alone: bool = False,
 ) -> list[dict[str, Any]]:
     """Returns a row for each model and TPU.
 
     A row has `tpu`, `model`, `batch`, `resolution`, `dtype`, and for `ours` and `baseline` (None if
-    it is no candidate, or the model is not a plain ViT): `secs`, `img_per_sec`, `mfu`,
+    ours is `alone`, or the model is not a plain ViT): `secs`, `img_per_sec`, `mfu`,
     `peak_bytes`, `compile_secs`, or `error`. `ratio` is our rate relative to that of the baseline.
     """
     rows, total = [], len(names) * len(asked)
@@ -56,8 +57,7 @@ def table(
             progress(len(rows), total)
             log.info("compiling %s for %s, which takes minutes", one.model, name)
             with Child(answering, accelerator, one) as child:
-                found = {candidate: child.ask(candidate) for candidate in candidates}
-            ours, plain = found.get("ours"), found.get("baseline")
+                ours, plain = child.ask("ours"), None if alone else child.ask("baseline")
             both = ours and plain and "secs" in ours and "secs" in plain
             rows.append(
                 {

@@ -53,13 +53,15 @@ def read(
     """Returns the estimate of a scheduled program; None if its compiler wrote no cycles.
 
     A collective counts as far as the instructions between its start and its end do not hide it.
+    Those under way on the links go one after another, in the order in which they start; those
+    between slices, on the network, too.
 
     Args:
       text: optimised HLO.
       hertz: clock rate of the device.
       peak: FLOP/s of the device, for kernels without cycles.
-      collective_secs: (computation, collective) -> its seconds on the links, or for an
-        instruction that sends to other slices on the network.
+      collective_secs: (computation, collective) -> its seconds on the links; on the network for
+        an instruction that `sends_to_slices`.
 
     Raises:
       ValueError: a loop or a kernel cannot be read, or the compiler gives no cycles for an
@@ -92,13 +94,15 @@ class _Reader:
 
     def costs(self, name: str) -> Iterator[Cost]:
         """Yields the costs of one run of a computation, in the order of its schedule."""
-        # Collective that has started -> its seconds still to come; between slices in `network`.
+        # Collective that has started -> its seconds still to come; `network`: between slices.
         links: dict[str, float] = {}
         network: dict[str, float] = {}
+        received: dict[str, str] = {}  # a `recv` -> the collective
         for each in self.computations[name]:
+            if each.opcode == "recv":
+                received[each.name] = hlo.transfer(each)
             ends, others = (network, links) if each.opcode == "recv-done" else (links, network)
-            ended = self._ended(each, name, ends)
-            if ended:
+            if ended := self._ended(each, name, ends, received):
                 waited = [ends.pop(one) for one in list(ends)[: list(ends).index(ended[-1]) + 1]]
                 _pass(others, sum(waited))
                 yield COLLECTIVES, "update", sum(waited)
@@ -115,12 +119,19 @@ class _Reader:
                 links[each.name] = sum(sending.values())
             elif hlo.sends_to_slices(each):
                 network[hlo.transfer(each)] = self.collective_secs(name, each)
+        if network:
+            raise ValueError(f"it has no end of {next(iter(network))}, which slices send")
 
-    def _ended(self, each: Instruction, around: str, under_way: dict[str, float]) -> list[str]:
+    def _ended(
+        self,
+        each: Instruction,
+        around: str,
+        under_way: dict[str, float],
+        received: dict[str, str],
+    ) -> list[str]:
         """Returns the collectives that end with an instruction."""
         if each.opcode == "recv-done":
-            begun = each.operand_names[:1]
-            ended = [hlo.transfer(one) for one in self.computations[around] if one.name in begun]
+            ended = [received.get(begun, "") for begun in each.operand_names[:1]]
         elif each.opcode.endswith("-done"):
             ended = each.operand_names[:1]
         elif each.name.startswith(_ASYNC_DONE):

@@ -285,11 +285,12 @@ def sent(computation: str, each: Instruction, mesh: dict[str, int]) -> tuple[str
       mesh: see `program_mesh`.
 
     Raises:
-      ValueError: its groups cannot be read.
+      ValueError: its groups cannot be read, or slices send for something else than a sum.
     """
-    if between := re.search(r'_xla_megascale_transfer_type="(\w+)"', each.attributes):
-        kind = between[1].lower().replace("_", "-")
-        return "replica", kind, shape_bytes(_elements(each.shape)[0])
+    if sends_to_slices(each):
+        if '_xla_megascale_transfer_type="ALL_REDUCE"' not in each.attributes:
+            raise ValueError(f"{each.name} sends to slices, but not for a sum")
+        return "replica", "all-reduce", shape_bytes(_elements(each.shape)[0])
     kind = each.opcode.removesuffix("-start")
     group = first_group(each.attributes, math.prod(mesh.values()))
     size = _payload(each, kind, len(group))

@@ -197,9 +197,9 @@ def _packed_forward(query: Any, key: Any, value: Any, head_dim: int) -> Any:
         factors = _shares(below), _of_heads(values, own_RC)
         return jnp.einsum("bgrml,brmgc->blgc", *factors, preferred_element_type=jnp.float32)
 
-    if len(own_RC) == 1:
+    if len(own_RC) == 1 and head_dim > 64:
         total = jnp.moveaxis(jnp.sum(_shares(below), axis=3, dtype=jnp.float32), 3, 1)  # [B,L,G,1]
-    else:  # a product with ones, [B, L, G, C]: a sum for each head would be a pass of its own
+    else:  # a product with ones, [B, L, G, C]: for these, a sum would be a pass of its own
         total = summed(jnp.ones_like(value))
     mixed = checkpoint_name((summed(value) / total).astype(value.dtype), "attention")
     return mixed, (query, key, value, below, total, mixed)

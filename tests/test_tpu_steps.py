@@ -53,6 +53,15 @@ def test_no_step_is_slower_than_the_plain_one_or_that_of_big_vision():
         assert 1000 * KNOWN[key]["ours"]["secs"] < millis, key
 
 
+def test_goals_have_the_figures_of_the_table():
+    goals = tpu_steps.PAGE.read_text().partition("### Goals")[2].partition("\n### ")[0]
+    compared = [f"{1000 * KNOWN[key]['ours']['secs']:.1f}" for key in tpu_steps.BIG_VISION]
+    assert ", ".join(compared) + " ms" in goals
+    large = [key for key in KNOWN if key[0] in ("L/16", "H/14", "g/14", "So400m/14")]
+    for model, tpu in (key for key in large if key[1] in ("v4", "v5e")):
+        assert f"{model} {tpu} {100 * KNOWN[model, tpu]['ours']['mfu']:.0f} %" in goals
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="needs the extra `plan`")
 @pytest.mark.parametrize("tpu", [tpu for model, tpu in KNOWN if model == "S/16"])

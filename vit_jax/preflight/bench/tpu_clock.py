@@ -57,8 +57,9 @@ def table(
             progress(len(rows), total)
             log.info("compiling %s for %s, which takes minutes", one.model, name)
             with Child(answering, accelerator, one) as child:
-                ours, plain = child.ask("ours"), None if alone else child.ask("baseline")
-            both = ours and plain and "secs" in ours and "secs" in plain
+                ours = child.ask("ours")
+                plain = None if alone else child.ask("baseline")
+            timed = [one["secs"] for one in (plain, ours) if one and "secs" in one]
             rows.append(
                 {
                     "tpu": name,
@@ -68,7 +69,7 @@ def table(
                     "dtype": one.dtype,
                     "ours": ours,
                     "baseline": plain,
-                    "ratio": plain["secs"] / ours["secs"] if both else None,
+                    "ratio": timed[0] / timed[1] if len(timed) == 2 else None,
                 }
             )
     progress(total, total)

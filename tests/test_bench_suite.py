@@ -293,16 +293,18 @@ def test_flops_of_a_step_are_three_forward_passes_of_a_batch():
 
 
 @pytest.mark.parametrize(
-    "model, overrides, pool",
+    "model, overrides, pool, tokens",
     [
-        ("B/16", (), "token"),
-        ("So400m/14", (), "map"),
-        ("g/14", ("--config.model.pool=token",), "token"),
+        ("B/16", (), "cls", 197),
+        ("So400m/14", (), "map_head", 256),
+        ("g/14", ("--config.model.pool=token",), "cls", 257),
     ],
 )
-def test_models_pool_as_published(model, overrides, pool):
+def test_models_pool_as_published(model, overrides, pool, tokens):
     made = our_steps.config(Asked(model, 2, 224, "bfloat16", overrides))
-    assert made.model.pool == pool
+    params = variants.shapes(variants.of(made.model, our_steps.CLASSES), 224, 224)
+    assert {"cls", "map_head"} & params.keys() == {pool}
+    assert params["posemb"].shape[1] == tokens
 
 
 def test_timm_takes_the_sizes_of_the_model():

@@ -59,7 +59,6 @@ def table(
             with Child(answering, accelerator, one) as child:
                 ours = child.ask("ours")
                 plain = None if alone else child.ask("baseline")
-            timed = [one["secs"] for one in (plain, ours) if one and "secs" in one]
             rows.append(
                 {
                     "tpu": name,
@@ -69,11 +68,17 @@ def table(
                     "dtype": one.dtype,
                     "ours": ours,
                     "baseline": plain,
-                    "ratio": timed[0] / timed[1] if len(timed) == 2 else None,
+                    "ratio": _ratio(ours, plain),
                 }
             )
     progress(total, total)
     return rows
+
+
+def _ratio(ours: dict[str, Any], plain: dict[str, Any] | None) -> float | None:
+    if plain is None or "error" in ours or "error" in plain:
+        return None
+    return plain["secs"] / ours["secs"]
 
 
 def answering(

@@ -9,6 +9,7 @@ import json
 import pytest
 
 from vit_jax.cli import main
+from vit_jax.errors import RunFailed
 from vit_jax.preflight.bench import tpu_clock
 from vit_jax.preflight.bench.interleaved import Asked
 
@@ -23,12 +24,12 @@ def figures(secs):
 
 @pytest.fixture
 def compiler(monkeypatch):
-    """Stands in for the compiler's process: candidate -> figures."""
+    """Stands in for the compiler's process: candidate -> figures, or None if it dies."""
     answers = {"ours": figures(0.02), "baseline": figures(0.03)}
 
     class Stub:
-        def __init__(self, *_):
-            pass
+        def __init__(self, *_, died):
+            self.died = died
 
         def __enter__(self):
             return self
@@ -37,6 +38,8 @@ def compiler(monkeypatch):
             pass
 
         def ask(self, candidate):
+            if answers[candidate] is None:
+                raise RunFailed(self.died)
             return answers[candidate]
 
     monkeypatch.setattr(tpu_clock, "Child", Stub)
@@ -82,6 +85,16 @@ def test_nothing_but_errors_is_an_error(compiler, capsys):
     shown = capsys.readouterr()
     assert "ours does not fit in memory" in shown.out
     assert "give a smaller --batch" in shown.err
+
+
+def test_a_compiler_that_dies_leaves_the_other_figures(compiler, capsys):
+    compiler["baseline"] = None
+    assert main.main(["bench", "tpu", "--models=Ti/16", *SMALL]) == 0
+    row = capsys.readouterr().out.splitlines()[-1]
+    assert "ours 20.0 ms" in row
+    assert "ran out of this machine's memory" in row
+    compiler["ours"] = None
+    assert main.main(["bench", "tpu", "--models=Ti/16", *SMALL]) == 2
 
 
 @pytest.mark.parametrize("name", ["v9", "h100", ""])

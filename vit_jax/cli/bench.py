@@ -121,7 +121,10 @@ def run(args: argparse.Namespace, rest: list[str]) -> int:
         text = "\n\n".join(f"{name}\n{shown}" for name, (_, shown) in parts.items())
     print(json.dumps(results, indent=2) if args.json else text)
     if failed and args.part == "tpu":
-        raise BadInput("bench tpu: no step of ours has an estimate; give a smaller --batch.")
+        raise BadInput(
+            "bench tpu: no step of ours has an estimate; the reason is above. Where one does not "
+            "fit, give a smaller --batch."
+        )
     return int(failed)
 
 

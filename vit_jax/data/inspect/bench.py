@@ -177,7 +177,7 @@ def _dataset(count: int, example: Callable[[Tensor], Any], workers: int) -> Any:
     """Makes batches of example(k) for k from 0 to count - 1, as `Pipeline` does."""
     dataset = tf.data.Dataset.range(count)
     plain = tf.autograph.experimental.do_not_convert(example)
-    dataset = dataset.map(plain, num_parallel_calls=workers, deterministic=True)
+    dataset = dataset.map(plain, num_parallel_calls=workers)
     return untuned(dataset.batch(_BATCH).prefetch(2), workers)
 
 

@@ -171,7 +171,7 @@ class _Stored:
 
         plainly = tf.autograph.experimental.do_not_convert(stored)
         dataset = tf.data.Dataset.from_tensor_slices(indices)
-        return untuned(dataset.map(plainly, num_parallel_calls=self.workers, deterministic=True))
+        return untuned(dataset.map(plainly, num_parallel_calls=self.workers))
 
     def _process(self, image: Tensor) -> Tensor:
         return preprocess.apply(self.ops)(image, tf.zeros([2], tf.int64))

@@ -327,7 +327,7 @@ class Pipeline:
     ) -> Iterator[NumpyBatch]:
         """Yields batches of the k in `starts`, in order; leaves out failing examples if lenient."""
         dataset = tf.data.Dataset.range(starts.start, starts.stop)
-        dataset = dataset.map(example, num_parallel_calls=self.workers, deterministic=True)
+        dataset = dataset.map(example, num_parallel_calls=self.workers)
         dataset = dataset.ignore_errors() if lenient else dataset
         dataset = dataset.batch(starts.step).prefetch(self.prefetch)
         return untuned(dataset, self.workers).as_numpy_iterator()

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
-from vit_jax.errors import BadInput
+from vit_jax.errors import BadInput, RunFailed
 from vit_jax.hardware import detect, device_memory, topology
 from vit_jax.models import variants
 from vit_jax.preflight.bench import baseline, our_steps
@@ -56,9 +56,9 @@ def table(
         for one in asked:
             progress(len(rows), total)
             log.info("compiling %s for %s, which takes minutes", one.model, name)
-            with Child(answering, accelerator, one) as child:
-                ours = child.ask("ours")
-                plain = None if alone else child.ask("baseline")
+            ours = _figures_of("ours", accelerator, one)
+            plain = None if alone else _figures_of("baseline", accelerator, one)
+            assert ours is not None
             rows.append(
                 {
                     "tpu": name,
@@ -73,6 +73,17 @@ def table(
             )
     progress(total, total)
     return rows
+
+
+def _figures_of(
+    candidate: str, accelerator: topology.Accelerator, asked: Asked
+) -> dict[str, Any] | None:
+    """Returns the figures of a candidate. A compiler that dies is an error of this one only."""
+    try:
+        with Child(answering, accelerator, asked, died=compile_for.DIED) as child:
+            return child.ask(candidate)
+    except RunFailed as e:
+        return {"error": str(e)}
 
 
 def _ratio(ours: dict[str, Any], plain: dict[str, Any] | None) -> float | None:
@@ -152,7 +163,7 @@ def text(rows: Sequence[dict[str, Any]]) -> str:
     lines = ["estimated by the TPU compiler, for one device of each TPU"]
     for row in rows:
         lines.append(f"{row['model']}, {row['batch']} images, {row['tpu']}: " + "; ".join(
-            f"{name} {_figures(row[name])}" for name in ("ours", "baseline") if row[name]
+            f"{name} {_shown(row[name])}" for name in ("ours", "baseline") if row[name]
         ))  # fmt: skip
         if row["ratio"]:
             lines[-1] += f"; ratio {row['ratio']:.2f}"
@@ -161,7 +172,7 @@ def text(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _figures(found: dict[str, Any]) -> str:
+def _shown(found: dict[str, Any]) -> str:
     if "error" in found:
         return found["error"]
     return (

@@ -252,8 +252,4 @@ def alternatives(config: sections.Config, accelerator: Accelerator) -> list[list
 
 def _process(accelerator: Accelerator, slices: int) -> Child:
     """Starts a process that answers (config file, settings) with `Measured`."""
-    died = (
-        "the compiler's process ended; its last words are above. Often it ran out of this "
-        "machine's memory: an unrolled model (model.scan=false, BiT) needs many GiB."
-    )
-    return Child(compile_for.measuring, accelerator, slices, died=died)
+    return Child(compile_for.measuring, accelerator, slices, died=compile_for.DIED)

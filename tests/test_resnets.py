@@ -5,6 +5,7 @@
 
 import dataclasses
 import functools
+import importlib.util
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +13,13 @@ import numpy as np
 import numpy_resnet
 import pytest
 import tiny
+from jax.sharding import SingleDeviceSharding
 
 from vit_jax import tree
+from vit_jax.hardware import topology
 from vit_jax.models import resnet, variants
+from vit_jax.preflight.plan import compile_for
+from vit_jax.runtime.worker_process import Child
 
 # --- resNets ---
 
@@ -318,6 +323,36 @@ def test_epsilon_of_weight_standardisation_shows_with_tiny_kernels(inside, epsil
     for change in ({"ws_epsilon_in": other}, {"ws_epsilon": 1.5 * epsilon}):
         otherwise = numpy_resnet.bit(weights, images, given._replace(**change))
         assert np.abs(otherwise - expected).max() > 1e-3
+
+
+def compiling():
+    """In a process of its own: (TPU, kind) -> whether the gradient of a unit compiles for it."""
+
+    def compiles(asked):
+        tpu, kind = asked
+        accelerator = topology.find(tpu)
+        compile_for.start(accelerator, 1)
+        place = SingleDeviceSharding(compile_for.devices(accelerator, 1)[0][0])
+        unit = UNITS[kind](config(kind), 32, 2, jnp.bfloat16, None)
+        images = jax.ShapeDtypeStruct((8, 28, 28, 64), jnp.bfloat16, sharding=place)
+        params = jax.tree.map(
+            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
+            jax.eval_shape(unit.init, jax.random.key(0), images),
+        )
+        total = lambda params, x: jnp.sum(unit.apply(params, x).astype(jnp.float32))  # noqa: E731
+        jax.jit(jax.grad(total)).lower(params, images).compile()
+        return True
+
+    return compiles
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(importlib.util.find_spec("libtpu") is None, reason="needs the extra `plan`")
+@BOTH
+def test_a_unit_of_stride_2_compiles_for_new_tpus(kind):
+    """libtpu 0.0.42.1 died of it on v6e and tpu7x."""
+    with Child(compiling) as child:
+        assert child.ask(("v6e-1", kind))
 
 
 def test_every_norm_starts_at_one_and_the_head_at_zero():

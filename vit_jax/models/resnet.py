@@ -168,6 +168,9 @@ class StdConv(nn.Module):
         pixels = self.padding
         padding = "SAME" if pixels == "SAME" else [(pixels, pixels), (pixels, pixels)]
         dtype = products.stream(self.dtype)
+        if self.stride > 1 and self.side == 3:
+            # Without it, libtpu 0.0.42.1 dies when it compiles the gradient for v6e and tpu7x.
+            x_BHWC = jax.lax.optimization_barrier(x_BHWC)
         out_BHWC = products.convolution(self.dtype)(
             x_BHWC.astype(dtype),
             kernel.astype(dtype),

@@ -72,15 +72,9 @@ def save(rows: dict[tuple[str, str], dict[str, Any]]) -> None:
 
 
 def page(rows: dict[tuple[str, str], dict[str, Any]]) -> str:
-    """docs/performance.md with the table of these rows, and the names of those that are missing."""
-    missing: dict[str, list[str]] = {}
-    for model, tpu, _ in cells():
-        if (model, tpu) not in rows:
-            missing.setdefault(model, []).append(tpu)
-    names = "; ".join(f"{model} on {', '.join(tpus)}" for model, tpus in missing.items())
-    table = HEAD + "".join(map(_line, rows.values())) + f"\nNot compiled yet: {names or 'none'}.\n"
-    text, found = re.subn(re.escape(HEAD) + r"(\|.*\n)*\nNot compiled yet: .*\n",
-                          lambda _: table, PAGE.read_text())  # fmt: skip
+    """docs/performance.md with the table of these rows."""
+    table = HEAD + "".join(map(_line, rows.values()))
+    text, found = re.subn(re.escape(HEAD) + r"(\|.*\n)*", lambda _: table, PAGE.read_text())
     assert found == 1, f"{PAGE} has {found} such tables"
     return text
 

@@ -53,7 +53,8 @@ memory.
 
 | model | memory that the compiler itself needs |
 |---|---|
-| ViT | 1 to 2 GiB |
+| ViT, scanned | 1 to 2 GiB |
+| ViT, unrolled | up to 21 GiB (g/14) |
 | ViT with dropout, hybrid | up to 4 GiB |
 | BiT, whose units cannot be scanned | 2 to 14 GiB |
 

@@ -169,7 +169,8 @@ class StdConv(nn.Module):
         padding = "SAME" if pixels == "SAME" else [(pixels, pixels), (pixels, pixels)]
         dtype = products.stream(self.dtype)
         if self.stride > 1 and self.side == 3:
-            # Without it, libtpu 0.0.42.1 dies when it compiles the gradient for v6e and tpu7x.
+            # Without it, libtpu 0.0.42.1 dies of the gradient after a group norm, on v6e and tpu7x.
+            # 0.0.52 does not: to be removed with jax 0.10.
             x_BHWC = jax.lax.optimization_barrier(x_BHWC)
         out_BHWC = products.convolution(self.dtype)(
             x_BHWC.astype(dtype),

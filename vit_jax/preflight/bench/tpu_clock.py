@@ -57,8 +57,8 @@ def table(
             progress(len(rows), total)
             log.info("compiling %s for %s, which takes minutes", one.model, name)
             ours = _figures_of("ours", accelerator, one)
-            plain = None if alone else _figures_of("baseline", accelerator, one)
-            assert ours is not None
+            has_plain = not alone and baseline.config_of(one) is not None
+            plain = _figures_of("baseline", accelerator, one) if has_plain else None
             rows.append(
                 {
                     "tpu": name,
@@ -75,9 +75,7 @@ def table(
     return rows
 
 
-def _figures_of(
-    candidate: str, accelerator: topology.Accelerator, asked: Asked
-) -> dict[str, Any] | None:
+def _figures_of(candidate: str, accelerator: topology.Accelerator, asked: Asked) -> dict[str, Any]:
     """Returns the figures of a candidate. A compiler that dies is an error of this one only."""
     try:
         with Child(answering, accelerator, asked, died=compile_for.DIED) as child:
@@ -92,21 +90,18 @@ def _ratio(ours: dict[str, Any], plain: dict[str, Any] | None) -> float | None:
     return plain["secs"] / ours["secs"]
 
 
-def answering(
-    accelerator: topology.Accelerator, asked: Asked
-) -> Callable[[str], dict[str, Any] | None]:
+def answering(accelerator: topology.Accelerator, asked: Asked) -> Callable[[str], dict[str, Any]]:
     """Returns, in a fresh process, a function from a candidate to its figures."""
     compile_for.start(accelerator, 1)
     device = compile_for.devices(accelerator, 1)[0][0]
 
-    def measure(candidate: str) -> dict[str, Any] | None:
+    def measure(candidate: str) -> dict[str, Any]:
         if candidate == "ours":
             made = our_steps.for_device(our_steps.config(asked), device)
             found = _measured(made.lower_step, estimate.step_flops(made), accelerator, asked)
             return {"form": made.execution} | found
         cfg = baseline.config_of(asked)
-        if cfg is None:
-            return None
+        assert cfg is not None
         side = asked.resolution
         flops = 3 * asked.batch * variants.forward_flops(cfg, side, side)
         return _measured(lambda: _plain(cfg, asked, device), flops, accelerator, asked)

@@ -42,7 +42,7 @@ log = logging.getLogger("vit_jax")
 DIED = (
     "the compiler's process ended; its last words are above. Often it ran out of this machine's "
     "memory: unrolled layers need many GiB. Take a machine with more, or scan over the layers of a "
-    "ViT: --config.model.remat=dots."
+    "ViT: --config.model.remat=dots. After a segmentation fault, try another version of libtpu."
 )
 _READABLE = ("v2", "v3", "v4", "cpu")  # later TPUs hide gathers in fusions
 _STAND_INS = {  # data sets of known size, prepared or not; `size` adds the 19 tasks of VTAB

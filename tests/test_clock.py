@@ -9,8 +9,6 @@ import re
 import jax
 import jax.numpy as jnp
 import pytest
-from jax.experimental import topologies
-from jax.sharding import SingleDeviceSharding
 
 from vit_jax.hardware import topology
 from vit_jax.preflight.plan import attribution, clock, compile_for
@@ -255,15 +253,14 @@ def test_a_program_without_cycles_has_no_estimate():
 
 
 def clock_of_a_v5e():
-    """In a process of its own: the device, and (function, arguments) -> seconds by its clock."""
+    """In a process of its own: (function, shapes) -> seconds by its clock."""
     accelerator = topology.find("v5e-1")
     compile_for.start(accelerator, 1)
-    described = topologies.get_topology_desc(
-        platform="tpu", topology_name="v5e:1x1", chips_per_host_bounds=(1, 1, 1)
-    )
+    device = compile_for.devices(accelerator, 1)[0][0]
 
-    def secs(function, *args):
-        text = jax.jit(function).lower(*args).compile().as_text()
+    def secs(function, *shapes):
+        placed = compile_for.on_device(shapes, device)
+        text = jax.jit(function).lower(*placed).compile().as_text()
         found = clock.read(text, accelerator.generation.hertz, accelerator.generation.flops, of_80)
         assert found is not None
         assert found.secs == pytest.approx(
@@ -271,12 +268,12 @@ def clock_of_a_v5e():
         )
         return found.secs
 
-    return SingleDeviceSharding(described.devices[0]), secs
+    return secs
 
 
 def estimating():
     """In a process of its own: (layers, whether in a scan) -> seconds by the clock of a v5e."""
-    place, secs = clock_of_a_v5e()
+    secs = clock_of_a_v5e()
 
     def estimated(asked):
         layers, in_a_scan = asked
@@ -293,16 +290,14 @@ def estimating():
             return x
 
         shapes = (4096, 2048), (layers, 2048, 4096), (layers, 4096, 2048)
-        args = (jax.ShapeDtypeStruct(s, jnp.bfloat16, sharding=place) for s in shapes)
-        return secs(whole, *args)
+        return secs(whole, *(jax.ShapeDtypeStruct(s, jnp.bfloat16) for s in shapes))
 
     return estimated
 
 
 def drawing():
     """In a process of its own: (mixup, cutmix) -> seconds of a draw by the clock of a v5e."""
-    place, secs = clock_of_a_v5e()
-    key = jax.ShapeDtypeStruct((2,), jnp.uint32, sharding=place)
+    secs, key = clock_of_a_v5e(), jax.ShapeDtypeStruct((2,), jnp.uint32)
 
     def estimated(alphas):
         return secs(lambda key: mixing.draw(key, (224, 224), *alphas), key)

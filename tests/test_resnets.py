@@ -13,7 +13,6 @@ import numpy as np
 import numpy_resnet
 import pytest
 import tiny
-from jax.sharding import SingleDeviceSharding
 
 from vit_jax import tree
 from vit_jax.hardware import topology
@@ -332,15 +331,12 @@ def compiling():
         tpu, kind = asked
         accelerator = topology.find(tpu)
         compile_for.start(accelerator, 1)
-        place = SingleDeviceSharding(compile_for.devices(accelerator, 1)[0][0])
+        device = compile_for.devices(accelerator, 1)[0][0]
         unit = UNITS[kind](config(kind), 32, 2, jnp.bfloat16, None)
-        images = jax.ShapeDtypeStruct((8, 28, 28, 64), jnp.bfloat16, sharding=place)
-        params = jax.tree.map(
-            lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place),
-            jax.eval_shape(unit.init, jax.random.key(0), images),
-        )
+        images = jax.ShapeDtypeStruct((8, 28, 28, 64), jnp.bfloat16)
+        shapes = jax.eval_shape(unit.init, jax.random.key(0), images), images
         total = lambda params, x: jnp.sum(unit.apply(params, x).astype(jnp.float32))  # noqa: E731
-        jax.jit(jax.grad(total)).lower(params, images).compile()
+        jax.jit(jax.grad(total)).lower(*compile_for.on_device(shapes, device)).compile()
         return True
 
     return compiles

@@ -54,6 +54,11 @@ def load() -> dict[tuple[str, str], dict[str, Any]]:
     return {(row["model"], row["tpu"]): row for row in rows}
 
 
+def known() -> dict[tuple[str, str], dict[str, Any]]:
+    """The rows in which our step has figures."""
+    return {key: row for key, row in load().items() if "secs" in row["ours"]}
+
+
 def make(model: str, tpu: str, images: int, *, alone: bool = False) -> dict[str, Any]:
     """The row, made in minutes, without the plain step if ours is `alone`."""
     from vit_jax.preflight.bench import tpu_clock
@@ -105,10 +110,8 @@ def main(tpus: list[str]) -> None:
     if unknown := set(tpus) - set(TPUS):
         sys.exit(f"{', '.join(unknown)}: choose from {', '.join(TPUS)}.")
     for model, tpu, images in cells():
-        rows = load()
-        known = "secs" in rows.get((model, tpu), {"ours": {}})["ours"]
-        if (tpu in tpus) if tpus else not known:
-            save(rows | {(model, tpu): make(model, tpu, images)})
+        if (tpu in tpus) if tpus else (model, tpu) not in known():
+            save(load() | {(model, tpu): make(model, tpu, images)})
     PAGE.write_text(page(load()))
 
 

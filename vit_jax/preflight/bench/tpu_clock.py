@@ -14,7 +14,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import SingleDeviceSharding
 
 from vit_jax.errors import BadInput, RunFailed
 from vit_jax.hardware import detect, device_memory, topology
@@ -110,7 +109,6 @@ def answering(accelerator: topology.Accelerator, asked: Asked) -> Callable[[str]
 
 
 def _plain(cfg: Any, asked: Asked, device: Any) -> jax.stages.Lowered:
-    place = SingleDeviceSharding(device)
     state = jax.eval_shape(lambda: baseline.state(cfg, asked.resolution))
     images = (asked.batch, asked.resolution, asked.resolution, 3)
     shapes = (
@@ -118,7 +116,7 @@ def _plain(cfg: Any, asked: Asked, device: Any) -> jax.stages.Lowered:
         jax.ShapeDtypeStruct(images, jnp.uint8),
         jax.ShapeDtypeStruct((asked.batch,), jnp.int32),
     )
-    placed = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), shapes)
+    placed = compile_for.on_device(shapes, device)
     return jax.jit(baseline.step(cfg), donate_argnums=0).lower(*placed)
 
 

@@ -24,6 +24,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.experimental import topologies
+from jax.sharding import SingleDeviceSharding
 
 from vit_jax.build import objectives, program, splits
 from vit_jax.build import run as build
@@ -117,6 +118,12 @@ def devices(accelerator: Accelerator, slices: int) -> tuple[Any, bool]:
         if same and len(found) >= count:
             return found[:count], True
     return jax.devices("cpu")[:count], generation.platform == "cpu"
+
+
+def on_device(shapes: Any, device: Any) -> Any:
+    """Returns a tree of shapes and dtypes as arrays of one device, which need not be present."""
+    place = SingleDeviceSharding(device)
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), shapes)
 
 
 def _bounds(accelerator: Accelerator, slices: int) -> dict[str, Any]:

@@ -366,9 +366,11 @@ def test_cudnn_agrees_with_the_plain_path(patch):
 # --- which path ---
 
 
-def devices(platform, capability="9.0"):
+def devices(platform, capability="9.0", kind=""):
     """Returns the facts that `execution.choose` reads of a mesh, without its devices."""
-    device = types.SimpleNamespace(platform=platform, compute_capability=capability)
+    device = types.SimpleNamespace(
+        platform=platform, compute_capability=capability, device_kind=kind
+    )
     mesh = types.SimpleNamespace(devices=np.array([device]))
     return types.SimpleNamespace(mesh=mesh, parts=lambda axis: 1)
 

@@ -18,12 +18,12 @@ from vit_jax.preflight.bench.our_steps import random_batch
 LONG, SHORT = 1e18, 1e12  # FLOPs of a run on one device
 
 
-def chosen(platform, variant, flops=LONG, side=224, **settings):
+def chosen(platform, variant, flops=LONG, side=224, kind="", **settings):
     """Returns the reason for the form of a model in bfloat16 on one device without a mesh."""
     values = {"variant": variant, "dtype": "bfloat16"} | settings
     overrides = [f"--config.model.{key}={value}" for key, value in values.items()]
     section = config_lib.load("configs/base.py", overrides).model
-    rules = devices(platform)
+    rules = devices(platform, kind=kind)
     cfg = variants.of(section, 10)
     return execution.choose(cfg, section, rules, platform, flops, (side, side)).reason
 
@@ -64,11 +64,21 @@ def test_many_tokens_have_attention_that_never_holds_all_scores():
     assert "attention splash (256 tokens)" in chosen("tpu", "H/14", attention="fused")
 
 
-def updated(variant, form, platform="cpu"):
-    """Returns the parameters after two steps of SGD in a form of the model, as a platform's step.
+@pytest.mark.parametrize("kind", ["TPU v6 lite", "TPU7x"])
+def test_newer_tpus_have_large_heads_apart(kind):
+    for variant, size in (("H/14", 80), ("So400m/14", 72), ("g/14", 88)):
+        apart = f"attention memory-efficient (heads of {size})"
+        assert apart in chosen("tpu", variant, kind=kind)
+        assert apart in chosen("tpu", variant, kind=kind, attention="plain")
+        assert "attention packed" in chosen("tpu", variant, kind="TPU v5 lite")
+    assert "attention packed (groups of 2)" in chosen("tpu", "L/16", kind=kind)
+    assert "attention splash" in chosen("tpu", "H/14", kind=kind, attention="fused")
 
-    In the first step the head is zero, and only its own gradient is not. The momentum is float32:
-    rounded to bfloat16, a difference of 1e-8 may become one of 1e-5.
+
+def made(variant, form, platform="cpu"):
+    """Returns the program of a platform with a form of the model; SGD.
+
+    The momentum is float32: rounded to bfloat16, a difference of 1e-8 may become one of 1e-5.
     """
     given = {"model.variant": variant, "data.image_size": 32, "batch_size": 4}
     given |= {f"model.{key}": value for key, value in SIZES[variant].items()}
@@ -84,12 +94,20 @@ def updated(variant, form, platform="cpu"):
         patch.setattr(execution, "choose", choose)
         patch.setattr(products, "on_gpu", lambda rules: platform == "gpu")
         devices = jax.devices()[:1]
-        made = program.make(config, classes=10, examples=1000, devices=devices, platform=platform)
-    batch = random_batch(made)
+        return program.make(config, classes=10, examples=1000, devices=devices, platform=platform)
+
+
+def updated(variant, form, platform="cpu"):
+    """Returns the parameters after two steps.
+
+    In the first one the head is zero, and only its own gradient is not.
+    """
+    with_form = made(variant, form, platform)
+    batch = random_batch(with_form)
     batch["labels"] = batch["labels"] % 10
-    state = made.init()
+    state = with_form.init()
     for _ in range(2):
-        state, _ = made.step(state, batch, made.step_key)
+        state, _ = with_form.step(state, batch, with_form.step_key)
     return jax.tree.map(np.asarray, state.params)
 
 
@@ -144,3 +162,17 @@ def test_an_update_is_the_same_as_another_platform_computes_it(variant, platform
     first = FORMS[variant][0]
     other = first | ({"attention": attention} if "attention" in first else {})
     assert_same(updated(variant, other, platform), updated(variant, first), variant)
+
+
+@pytest.mark.integration
+def test_newer_tpus_keep_tokens_in_one_layout_with_heads_apart(monkeypatch):
+    first, apart = FORMS["Ti/8"][0], {"unrolled": True, "attention": "memory_efficient"}
+    expected = updated("Ti/8", first)
+    monkeypatch.setattr(products, "on_wide_tpu", lambda rules: True)
+
+    def constraints(form):
+        return made("Ti/8", form, "tpu").lower_step().as_text().count("LayoutConstraint")
+
+    assert constraints(apart) == 2 * ENCODER["depth"]  # tokens and their gradients
+    assert constraints(apart | {"attention": "packed"}) == 0
+    assert_same(updated("Ti/8", apart, "tpu"), expected, "constraints")

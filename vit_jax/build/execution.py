@@ -162,7 +162,11 @@ def _attention(cfg: Any, wanted: str, rules: Rules, platform: str, tokens: int) 
         if wanted == "fused" or (wanted == "auto" and tokens >= _SPLASH_FROM):
             reason = f"attention splash ({tokens} tokens)"
             return dataclasses.replace(cfg, attention="splash"), reason
-        beside = attention.heads_in_group(cfg.heads, cfg.width // cfg.heads, rules)
+        head_dim = cfg.width // cfg.heads
+        if head_dim > 64 and products.on_wide_tpu(rules):  # one fills a group alone: slower there
+            reason = f"attention memory-efficient (heads of {head_dim})"
+            return dataclasses.replace(cfg, attention="memory_efficient"), reason
+        beside = attention.heads_in_group(cfg.heads, head_dim, rules)
         reason = f"attention packed (groups of {beside})"
         return dataclasses.replace(cfg, attention="packed"), reason
     reason = f"attention memory-efficient{f' ({why})' if why else ''}"

@@ -64,6 +64,12 @@ def on_tpu(rules: Rules | None) -> bool:
     return _platform(rules) == "tpu"
 
 
+def on_wide_tpu(rules: Rules | None) -> bool:
+    """Returns True where the arrays are on TPUs with multipliers of 256 x 256."""
+    kinds = ("TPU v6 lite", "TPU7x")
+    return rules is not None and rules.mesh.devices.flat[0].device_kind in kinds
+
+
 def _platform(rules: Rules | None) -> str | None:
     return None if rules is None else rules.mesh.devices.flat[0].platform
 

@@ -12,6 +12,7 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax.experimental.layout import Layout, with_layout_constraint
 
 from vit_jax.models import products
 
@@ -39,13 +40,19 @@ def one_by_one(
     asked = model.is_mutable_collection("intermediates")
     mutable = ["intermediates"] if asked else []
     params: list[Any] = []
+    rules = getattr(model, "rules", None)
+    # Left to itself, this compiler lays tokens out for patches, and copies them in each block.
+    heads_apart = getattr(cfg, "attention", "") == "memory_efficient"
+    pinned = heads_apart and products.on_wide_tpu(rules)
     if cfg.scan:
         stacked = model.variables["params"]["blocks"]
-        if rounds and products.on_tpu(getattr(model, "rules", None)) and cfg.dtype == "bfloat16":
+        if rounds and products.on_tpu(rules) and cfg.dtype == "bfloat16":
             stacked = _rounded(stacked)
         params = _unstacked(stacked, cfg.depth)
     outputs, sown = list[jax.Array](), []
     for i in range(cfg.depth):
+        if pinned:
+            x_BLD = with_layout_constraint(x_BLD, Layout(tuple(range(x_BLD.ndim))))
         layer: Any = (x_BLD, _layer(layers_S, i), shared)
         if cfg.scan:
             block = made(i, parent=None)

@@ -3,7 +3,9 @@
 
 """The form in which each platform computes a model, and that no form changes an update."""
 
+import collections
 import dataclasses
+import re
 
 import jax
 import numpy as np
@@ -64,26 +66,29 @@ def test_many_tokens_have_attention_that_never_holds_all_scores():
     assert "attention splash (256 tokens)" in chosen("tpu", "H/14", attention="fused")
 
 
-@pytest.mark.parametrize("kind", ["TPU v6 lite", "TPU7x"])
-def test_newer_tpus_have_large_heads_apart(kind):
+@pytest.mark.parametrize("kind", ["TPU v6 lite", "TPU v6e", "TPU7x"])
+def test_newer_tpus_have_large_heads_apart_in_unrolled_layers(kind):
     for variant, size in (("H/14", 80), ("So400m/14", 72), ("g/14", 88)):
         apart = f"attention memory-efficient (heads of {size})"
         assert apart in chosen("tpu", variant, kind=kind)
         assert apart in chosen("tpu", variant, kind=kind, attention="plain")
+        assert apart in chosen("tpu", variant, kind=kind, scan=False)
+        assert "attention packed" in chosen("tpu", variant, SHORT, kind=kind)
         assert "attention packed" in chosen("tpu", variant, kind="TPU v5 lite")
-    assert "attention packed (groups of 2)" in chosen("tpu", "L/16", kind=kind)
+    for others in ({"variant": "L/16"}, {"variant": "H/14", "heads": 10}):
+        assert "attention packed" in chosen("tpu", kind=kind, **others)
     assert "attention splash" in chosen("tpu", "H/14", kind=kind, attention="fused")
 
 
-def made(variant, form, platform="cpu"):
-    """Returns the program of a platform with a form of the model; SGD.
+def made(variant, form, platform="cpu", devices=1):
+    """Returns the program of a platform with a form of the model; SGD, and kernels in two parts.
 
     The momentum is float32: rounded to bfloat16, a difference of 1e-8 may become one of 1e-5.
     """
     given = {"model.variant": variant, "data.image_size": 32, "batch_size": 4}
     given |= {f"model.{key}": value for key, value in SIZES[variant].items()}
     given |= {"optimizer.name": "sgd", "schedule.lr": 0.1}
-    given |= {"optimizer.sgd.accumulator_dtype": "float32"}
+    given |= {"optimizer.sgd.accumulator_dtype": "float32", "mesh.fsdp": min(devices, 2)}
     config = config_lib.load("configs/base.py", [f"--config.{k}={v}" for k, v in given.items()])
 
     def choose(cfg, *_, **_options):
@@ -93,8 +98,9 @@ def made(variant, form, platform="cpu"):
         patch.setattr(attention, "_BLOCK", 128)
         patch.setattr(execution, "choose", choose)
         patch.setattr(products, "on_gpu", lambda rules: platform == "gpu")
-        devices = jax.devices()[:1]
-        return program.make(config, classes=10, examples=1000, devices=devices, platform=platform)
+        return program.make(
+            config, classes=10, examples=1000, devices=jax.devices()[:devices], platform=platform
+        )
 
 
 def updated(variant, form, platform="cpu"):
@@ -164,15 +170,39 @@ def test_an_update_is_the_same_as_another_platform_computes_it(variant, platform
     assert_same(updated(variant, other, platform), updated(variant, first), variant)
 
 
+APART = {"unrolled": True, "attention": "memory_efficient"}
+
+
+def lowered(monkeypatch, form=APART, kind="TPU v6 lite", count=1, **settings):
+    """Returns a step with heads of 80."""
+    monkeypatch.setitem(SIZES, "Ti/8", ENCODER | {"width": 160, "heads": 2} | settings)
+    device = devices("tpu", kind=kind).mesh.devices[0]
+    monkeypatch.setattr(products, "_device", lambda rules: device)
+    return made("Ti/8", form, "tpu", count).lower_step()
+
+
 @pytest.mark.integration
-def test_newer_tpus_keep_tokens_in_one_layout_with_heads_apart(monkeypatch):
-    first, apart = FORMS["Ti/8"][0], {"unrolled": True, "attention": "memory_efficient"}
-    expected = updated("Ti/8", first)
-    monkeypatch.setattr(products, "on_wide_tpu", lambda rules: True)
+@pytest.mark.parametrize(
+    "form, settings, arrays",
+    [
+        ({}, {}, 4),  # tokens of two layers and their gradients
+        ({}, {"scan": False}, 4),
+        ({}, {"merge": 2}, 7),  # how many patches each stands for too; the first are constants
+        ({}, {"heads": 5}, 0),
+        ({}, {"kind": "TPU v5 lite"}, 0),
+        ({"unrolled": False}, {}, 0),
+        ({"attention": "packed"}, {}, 0),
+    ],
+)
+def test_newer_tpus_keep_tokens_in_order_where_heads_are_apart(monkeypatch, form, settings, arrays):
+    text = lowered(monkeypatch, APART | form, **settings).as_text()
+    assert text.count("LayoutConstraint") == arrays
 
-    def constraints(form):
-        return made("Ti/8", form, "tpu").lower_step().as_text().count("LayoutConstraint")
 
-    assert constraints(apart) == 2 * ENCODER["depth"]  # tokens and their gradients
-    assert constraints(apart | {"attention": "packed"}) == 0
-    assert_same(updated("Ti/8", apart, "tpu"), expected, "constraints")
+@pytest.mark.integration
+def test_tokens_in_order_are_not_gathered(monkeypatch):
+    collectives = [
+        collections.Counter(re.findall(r" (all-\w+|reduce-scatter)\(", step.compile().as_text()))
+        for step in (lowered(monkeypatch, kind=k, count=4) for k in ("TPU v5 lite", "TPU v6 lite"))
+    ]
+    assert collectives[0] == collectives[1] != {}

@@ -111,7 +111,8 @@ def main(tpus: list[str]) -> None:
         sys.exit(f"{', '.join(unknown)}: choose from {', '.join(TPUS)}.")
     for model, tpu, images in cells():
         if (tpu in tpus) if tpus else (model, tpu) not in known():
-            save(load() | {(model, tpu): make(model, tpu, images)})
+            row = make(model, tpu, images)  # meanwhile, others may save theirs
+            save(load() | {(model, tpu): row})
     PAGE.write_text(page(load()))
 
 

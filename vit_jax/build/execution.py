@@ -4,7 +4,7 @@
 """Chooses how a platform computes a model: layers, attention, and what the backward pass keeps.
 
 Parameters, checkpoints and results are those of any other choice, up to rounding. The figures
-behind the choices are in docs/performance.md. Start from `of_run`.
+behind the choices are in docs/performance.md and docs/experiments.md. Start from `of_run`.
 """
 
 import dataclasses
@@ -163,7 +163,9 @@ def _attention(cfg: Any, wanted: str, rules: Rules, platform: str, tokens: int) 
             reason = f"attention splash ({tokens} tokens)"
             return dataclasses.replace(cfg, attention="splash"), reason
         head_dim = cfg.width // cfg.heads
-        if head_dim > 64 and products.on_wide_tpu(rules):  # one fills a group alone: slower there
+        # A decoder takes the path of its encoder, and its own heads are small.
+        large = products.heads_apart(head_dim, rules) and not hasattr(cfg, "decoder_heads")
+        if large and (cfg.unrolled or not cfg.scan):
             reason = f"attention memory-efficient (heads of {head_dim})"
             return dataclasses.replace(cfg, attention="memory_efficient"), reason
         beside = attention.heads_in_group(cfg.heads, head_dim, rules)

@@ -64,14 +64,22 @@ def on_tpu(rules: Rules | None) -> bool:
     return _platform(rules) == "tpu"
 
 
-def on_wide_tpu(rules: Rules | None) -> bool:
-    """Returns True where the arrays are on TPUs with multipliers of 256 x 256."""
-    kinds = ("TPU v6 lite", "TPU7x")
-    return rules is not None and rules.mesh.devices.flat[0].device_kind in kinds
+def heads_apart(head_dim: int, rules: Rules | None) -> bool:
+    """Returns True for heads that a TPU computes faster one by one, in unrolled layers.
+
+    Heads of 65 to 127 numbers are alone in a group in any case, and the compilers for v6e and tpu7x
+    copy packed ones.
+    """
+    kinds = ("TPU v6 lite", "TPU v6e", "TPU7x")
+    return on_tpu(rules) and 64 < head_dim < 128 and _device(rules).device_kind in kinds
 
 
 def _platform(rules: Rules | None) -> str | None:
-    return None if rules is None else rules.mesh.devices.flat[0].platform
+    return None if rules is None else _device(rules).platform
+
+
+def _device(rules: Any) -> Any:
+    return rules.mesh.devices.flat[0]
 
 
 _Axes = tuple[tuple[tuple[int, ...], tuple[int, ...]], Any]  # summed of each, batch: none

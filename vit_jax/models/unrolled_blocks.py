@@ -6,6 +6,7 @@
 Axes: B batch, L tokens, D width, S layers.
 """
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,9 +42,10 @@ def one_by_one(
     mutable = ["intermediates"] if asked else []
     params: list[Any] = []
     rules = getattr(model, "rules", None)
-    # Left to itself, this compiler lays tokens out for patches, and copies them in each block.
-    heads_apart = getattr(cfg, "attention", "") == "memory_efficient"
-    pinned = heads_apart and products.on_wide_tpu(rules)
+    # The compiler would keep images beside each other, as patches come, and copy queries, keys and
+    # values in each block.
+    apart = getattr(cfg, "attention", "") == "memory_efficient"
+    pinned = apart and products.heads_apart(cfg.width // cfg.heads, rules)
     if cfg.scan:
         stacked = model.variables["params"]["blocks"]
         if rounds and products.on_tpu(rules) and cfg.dtype == "bfloat16":
@@ -52,7 +54,7 @@ def one_by_one(
     outputs, sown = list[jax.Array](), []
     for i in range(cfg.depth):
         if pinned:
-            x_BLD = with_layout_constraint(x_BLD, Layout(tuple(range(x_BLD.ndim))))
+            x_BLD = jax.tree.map(functools.partial(_in_order, rules), x_BLD)
         layer: Any = (x_BLD, _layer(layers_S, i), shared)
         if cfg.scan:
             block = made(i, parent=None)
@@ -65,6 +67,19 @@ def one_by_one(
         stacked = jax.tree.map(lambda *x: jnp.stack(x), *sown)
         model.put_variable("intermediates", "blocks", stacked)
     return outputs
+
+
+def _in_order(rules: Any, x: jax.Array) -> jax.Array:
+    """Returns tokens, [B, L] or [B, L, D], with their axes in this order in memory.
+
+    Each device sees to its own: the compiler would gather them all on each.
+    """
+    order = Layout(tuple(range(x.ndim)))
+    spec = rules.spec(("act_batch", "act_tokens", "act_embed")[: x.ndim], x.shape, "tokens")
+    on_each = jax.shard_map(
+        lambda x: with_layout_constraint(x, order), mesh=rules.mesh, in_specs=spec, out_specs=spec
+    )
+    return on_each(x)
 
 
 def _layer(layers_S: Any, i: int) -> Any:

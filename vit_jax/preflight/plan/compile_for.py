@@ -121,7 +121,7 @@ def devices(accelerator: Accelerator, slices: int) -> tuple[Any, bool]:
 
 
 def on_device(shapes: Any, device: Any) -> Any:
-    """Returns a tree of shapes and dtypes as arrays of one device, which need not be present."""
+    """Returns the shapes and dtypes of a tree, placed on one device, which need not be present."""
     place = SingleDeviceSharding(device)
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), shapes)
 

@@ -14,7 +14,7 @@ from test_attention import devices
 
 from vit_jax.build import execution, program
 from vit_jax.config import load as config_lib
-from vit_jax.models import attention, products, variants
+from vit_jax.models import attention, mae, products, variants
 from vit_jax.preflight.bench.our_steps import random_batch
 
 LONG, SHORT = 1e18, 1e12  # FLOPs of a run on one device
@@ -73,11 +73,22 @@ def test_newer_tpus_have_large_heads_apart_in_unrolled_layers(kind):
         assert apart in chosen("tpu", variant, kind=kind)
         assert apart in chosen("tpu", variant, kind=kind, attention="plain")
         assert apart in chosen("tpu", variant, kind=kind, scan=False)
+        assert "attention packed" in chosen("tpu", variant, kind=kind, side=378)
         assert "attention packed" in chosen("tpu", variant, SHORT, kind=kind)
         assert "attention packed" in chosen("tpu", variant, kind="TPU v5 lite")
     for others in ({"variant": "L/16"}, {"variant": "g/14"}):
         assert "attention packed" in chosen("tpu", kind=kind, **others)
     assert "attention splash" in chosen("tpu", "H/14", kind=kind, attention="fused")
+
+
+def test_a_decoder_keeps_its_small_heads_packed_beside_an_encoder_with_large_ones():
+    section = config_lib.load("configs/base.py", ["--config.model.variant=H/14"]).model
+    plain = variants.of(section, 10)
+    encoder = {f.name: getattr(plain, f.name) for f in dataclasses.fields(plain)}
+    cfg = mae.MaskedAutoencoderConfig(**encoder)
+    rules = devices("tpu", kind="TPU7x")
+    form = execution.choose(cfg, section, rules, "tpu", LONG, (224, 224))
+    assert form.cfg.decoder().attention == "packed"
 
 
 def made(variant, form, platform="cpu", devices=1):

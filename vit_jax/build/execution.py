@@ -24,6 +24,9 @@ from vit_jax.step.objective import Objective
 # thirds of a second for a third of each step (1e16 is a minute on an H100).
 _UNROLLED_ABOVE = {"cpu": 1e13, "tpu": 1e16, "gpu": 1e16}
 
+# Tokens below which newer TPUs are faster with large heads apart: with 257, and not with 730.
+_APART_BELOW = 512
+
 # Tokens from which scores take more memory than all else that a layer keeps.
 _SPLASH_FROM = 1024
 
@@ -165,7 +168,7 @@ def _attention(cfg: Any, wanted: str, rules: Rules, platform: str, tokens: int) 
         head_dim = cfg.width // cfg.heads
         # A decoder takes the path of its encoder, and its own heads are small.
         large = products.heads_apart(head_dim, rules) and not hasattr(cfg, "decoder_heads")
-        if large and (cfg.unrolled or not cfg.scan):
+        if large and tokens < _APART_BELOW and (cfg.unrolled or not cfg.scan):
             reason = f"attention memory-efficient (heads of {head_dim})"
             return dataclasses.replace(cfg, attention="memory_efficient"), reason
         beside = attention.heads_in_group(cfg.heads, head_dim, rules)

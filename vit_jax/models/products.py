@@ -65,7 +65,7 @@ def on_tpu(rules: Rules | None) -> bool:
 
 
 def heads_apart(head_dim: int, rules: Rules | None) -> bool:
-    """Returns True for heads that a TPU computes faster one by one, in unrolled layers.
+    """Returns True for heads that a TPU computes faster one by one, see `build.execution`.
 
     Heads of 65 to 80 numbers are alone in a group in any case, and the compilers for v6e and tpu7x
     copy packed ones. Those of 88 (g/14) and more were not tried.

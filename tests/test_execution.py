@@ -92,7 +92,7 @@ def test_a_decoder_keeps_its_small_heads_packed_beside_an_encoder_with_large_one
 
 
 def made(variant, form, platform="cpu", devices=1):
-    """Returns the program of a platform with a form of the model; SGD, and kernels in two parts.
+    """Returns the program of a platform with a form of the model; on several devices, fsdp=2.
 
     The momentum is float32: rounded to bfloat16, a difference of 1e-8 may become one of 1e-5.
     """

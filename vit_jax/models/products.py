@@ -67,11 +67,11 @@ def on_tpu(rules: Rules | None) -> bool:
 def heads_apart(head_dim: int, rules: Rules | None) -> bool:
     """Returns True for heads that a TPU computes faster one by one, see `build.execution`.
 
-    Heads of 65 to 80 numbers are alone in a group in any case, and the compilers for v6e and tpu7x
-    copy packed ones. Those of 88 (g/14) and more were not tried.
+    Heads of 80 numbers (H/14) are alone in a group in any case, and the compilers for v6e and tpu7x
+    copy packed ones. Those of 72 (So400m/14) are faster on v6e only; larger ones were not tried.
     """
-    kinds = ("TPU v6 lite", "TPU v6e", "TPU7x")
-    return on_tpu(rules) and 64 < head_dim <= 80 and _device(rules).device_kind in kinds
+    above = {"TPU v6 lite": 64, "TPU v6e": 64, "TPU7x": 72}
+    return on_tpu(rules) and above.get(_device(rules).device_kind, 80) < head_dim <= 80
 
 
 def _platform(rules: Rules | None) -> str | None:

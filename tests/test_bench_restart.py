@@ -45,7 +45,8 @@ with restart._Launched(Path(sys.argv[1]), 2, []) as run:
 def runs(pid):
     """False for a process that has ended, also if nobody has read its exit code."""
     try:
-        return bool(Path(f"/proc/{pid}/cmdline").read_bytes())
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return state not in "ZX"  # its command line would be empty for a moment of its start too
     except (FileNotFoundError, ProcessLookupError):
         return False
 

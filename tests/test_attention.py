@@ -99,20 +99,26 @@ def test_the_backward_pass_of_attention_is_what_differentiation_finds(bias, keep
     )
 
 
+@pytest.mark.parametrize("keys_first", [False, True])
 @pytest.mark.parametrize("beside, head_dim", [(1, 4), (3, 4), (1, 80)])
-def test_the_backward_pass_of_packed_heads_is_what_differentiation_finds(beside, head_dim):
+def test_the_backward_pass_of_packed_heads_is_what_differentiation_finds(
+    beside, head_dim, keys_first
+):
     keys = jax.random.split(jax.random.key(0), 3)
     arrays = [jax.random.normal(key, (2, 5, 3, head_dim)) / head_dim**0.25 for key in keys]
 
     def packed(*arrays):
         grouped = (x.reshape(*x.shape[:2], 3 // beside, beside * head_dim) for x in arrays)
-        return attention_math.packed(*grouped, head_dim).reshape(arrays[0].shape)
+        return attention_math.packed(*grouped, head_dim, keys_first).reshape(arrays[0].shape)
 
     assert_same_derivatives(packed, lambda *a: differentiated(*a, None, None, 0.0), arrays)
 
 
+@pytest.mark.parametrize("keys_first", [False, True])
 @pytest.mark.parametrize("beside, head_dim", [(1, 64), (2, 64), (1, 80)])
-def test_gradients_of_packed_heads_in_bfloat16_are_near_those_of_float32(beside, head_dim):
+def test_gradients_of_packed_heads_in_bfloat16_are_near_those_of_float32(
+    beside, head_dim, keys_first
+):
     """0.37 % of queries and keys; more if the sum or the mean of weights is rounded to bfloat16."""
     keys = jax.random.split(jax.random.key(0), 4)
     shape = 2, 65, 4 // beside, head_dim * beside
@@ -121,9 +127,9 @@ def test_gradients_of_packed_heads_in_bfloat16_are_near_those_of_float32(beside,
     *arrays, grad = (x.astype(jnp.float32).reshape(2, 65, 4, head_dim) for x in rounded)
     with jax.default_matmul_precision("highest"):
         exact = jax.vjp(lambda *a: differentiated(*a, None, None, 0.0), *arrays)[1](grad)
-        packed = jax.vjp(lambda *a: attention_math.packed(*a, head_dim), *rounded[:3])[1](
-            rounded[3]
-        )
+        packed = jax.vjp(lambda *a: attention_math.packed(*a, head_dim, keys_first), *rounded[:3])[
+            1
+        ](rounded[3])
     for found, expected in zip(packed, exact, strict=True):
         error = jnp.linalg.norm(found.astype(jnp.float32).reshape(expected.shape) - expected)
         assert error < 0.0038 * jnp.linalg.norm(expected)
@@ -149,14 +155,15 @@ def test_plain_attention_has_derivatives_forward(bias):
 PATHS = {
     "plain": attention_math.plain,
     "memory_efficient": attention_math.memory_efficient,
-    "packed": lambda query, key, value, *_: attention_math.packed(query, key, value, 8),
+    "packed": lambda *arrays: attention_math.packed(*arrays[:3], 8, False),
+    "packed, keys first": lambda *arrays: attention_math.packed(*arrays[:3], 8, True),
     "packed, two beside each other": lambda *arrays: two_beside(*arrays[:3])[..., :8],
 }
 
 
 def two_beside(*arrays):
     """Packed attention of two equal heads of 8."""
-    return attention_math.packed(*(jnp.tile(x, (1, 1, 1, 2)) for x in arrays), 8)
+    return attention_math.packed(*(jnp.tile(x, (1, 1, 1, 2)) for x in arrays), 8, False)
 
 
 @pytest.mark.parametrize("path", PATHS)

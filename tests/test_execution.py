@@ -35,7 +35,7 @@ def chosen(platform, variant, flops=LONG, side=224, kind="", **settings):
     [
         ("cpu", "B/16", "layers unrolled; attention memory-efficient; remat none"),
         ("tpu", "B/16", "layers unrolled; attention packed (groups of 2); remat none"),
-        ("tpu", "H/14", "layers unrolled; attention packed (groups of 1); remat none"),
+        ("tpu", "H/14", "layers unrolled; attention packed (groups of 1, keys first); remat none"),
         ("gpu", "B/16", "layers unrolled; attention cudnn; remat none"),
         ("cpu", "R26+S/32", "layers unrolled; attention memory-efficient; remat none"),
         ("tpu", "Mixer-B/16", "layers unrolled; remat none"),
@@ -80,6 +80,18 @@ def test_newer_tpus_have_large_heads_apart_in_unrolled_layers(kind):
     for other in ("L/16", "g/14"):
         assert "attention packed" in chosen("tpu", other, kind=kind)
     assert "attention splash" in chosen("tpu", "H/14", kind=kind, attention="fused")
+    assert "attention memory-efficient (fused" in chosen(
+        "tpu", "H/14", kind=kind, attention_dropout=0.1
+    )
+
+
+@pytest.mark.parametrize(
+    "kind, of_pairs",
+    [("TPU v3", ""), ("TPU v5", ""), ("TPU v6 lite", ", keys first"), ("TPU7x", ", keys first")],
+)
+def test_scores_have_keys_first_for_a_head_alone_and_on_newer_tpus(kind, of_pairs):
+    assert f"attention packed (groups of 2{of_pairs})" in chosen("tpu", "L/16", kind=kind)
+    assert "attention packed (groups of 1, keys first)" in chosen("tpu", "g/14", kind=kind)
 
 
 def test_a_decoder_keeps_its_small_heads_packed_beside_an_encoder_with_large_ones():
@@ -89,7 +101,7 @@ def test_a_decoder_keeps_its_small_heads_packed_beside_an_encoder_with_large_one
     cfg = mae.MaskedAutoencoderConfig(**encoder)
     rules = devices("tpu", kind="TPU7x")
     form = execution.choose(cfg, section, rules, "tpu", LONG, (224, 224))
-    assert form.cfg.decoder().attention == "packed"
+    assert form.cfg.decoder().attention == "packed_keys_first"
 
 
 def made(variant, form, platform="cpu", devices=1):
@@ -143,7 +155,9 @@ FORMS = {
     "Ti/8": [
         {"unrolled": False, "attention": "plain"},
         {"unrolled": True, "attention": "memory_efficient", "remat": "dots"},
+        {"unrolled": True, "attention": "memory_efficient", "in_order": True},
         {"unrolled": True, "attention": "packed"},
+        {"unrolled": True, "attention": "packed_keys_first"},
         {"unrolled": False, "attention": "splash"},
         {"unrolled": True, "attention": "splash"},
     ],
@@ -182,15 +196,10 @@ def test_an_update_is_the_same_as_another_platform_computes_it(variant, platform
     assert_same(updated(variant, other, platform), updated(variant, first), variant)
 
 
-APART = {"unrolled": True, "attention": "memory_efficient"}
-
-
-def lowered(monkeypatch, form=APART, kind="TPU v6 lite", count=1, **settings):
-    """Returns a step with heads of 80."""
-    monkeypatch.setitem(SIZES, "Ti/8", ENCODER | {"width": 160, "heads": 2} | settings)
-    device = devices("tpu", kind=kind).mesh.devices[0]
-    monkeypatch.setattr(products, "_device", lambda rules: device)
-    return made("Ti/8", form, "tpu", count).lower_step()
+def lowered(monkeypatch, form, count=1, **settings):
+    """Returns a step with unrolled layers and tokens in order."""
+    monkeypatch.setitem(SIZES, "Ti/8", ENCODER | settings)
+    return made("Ti/8", {"unrolled": True, "in_order": True} | form, "tpu", count).lower_step()
 
 
 @pytest.mark.integration
@@ -200,21 +209,21 @@ def lowered(monkeypatch, form=APART, kind="TPU v6 lite", count=1, **settings):
         ({}, {}, 4),  # tokens of two layers and their gradients
         ({}, {"scan": False}, 4),
         ({}, {"merge": 2}, 7),  # how many patches each stands for too; the first are constants
-        ({}, {"heads": 5}, 0),
-        ({}, {"kind": "TPU v5 lite"}, 0),
         ({"unrolled": False}, {}, 0),
-        ({"attention": "packed"}, {}, 0),
+        ({"in_order": False}, {}, 0),
     ],
 )
-def test_newer_tpus_keep_tokens_in_order_where_heads_are_apart(monkeypatch, form, settings, arrays):
-    text = lowered(monkeypatch, APART | form, **settings).as_text()
+def test_tokens_are_kept_in_order_before_each_layer(monkeypatch, form, settings, arrays):
+    text = lowered(monkeypatch, form, **settings).as_text()
     assert text.count("LayoutConstraint") == arrays
 
 
 @pytest.mark.integration
 def test_tokens_in_order_are_not_gathered(monkeypatch):
-    collectives = [
-        collections.Counter(re.findall(r" (all-\w+|reduce-scatter)\(", step.compile().as_text()))
-        for step in (lowered(monkeypatch, kind=k, count=4) for k in ("TPU v5 lite", "TPU v6 lite"))
-    ]
-    assert collectives[0] == collectives[1] != {}
+    collectives = {}
+    for in_order in (False, True):
+        step = lowered(monkeypatch, {"in_order": in_order}, count=4)
+        assert ("LayoutConstraint" in step.as_text()) == in_order
+        found = re.findall(r" (all-\w+|reduce-scatter)\(", step.compile().as_text())
+        collectives[in_order] = collections.Counter(found)
+    assert collectives[False] == collectives[True] != {}

@@ -14,6 +14,7 @@ from typing import Any
 from vit_jax.config import images as images_lib
 from vit_jax.config import sections, timeline, trainable
 from vit_jax.errors import BadInput
+from vit_jax.hardware import topology
 from vit_jax.models import attention, products, variants
 from vit_jax.sharding import Rules
 from vit_jax.step.objective import Objective
@@ -24,7 +25,10 @@ from vit_jax.step.objective import Objective
 # thirds of a second for a third of each step (1e16 is a minute on an H100).
 _UNROLLED_ABOVE = {"cpu": 1e13, "tpu": 1e16, "gpu": 1e16}
 
-# Tokens below which newer TPUs are faster with large heads apart: with 257, and not with 730.
+# TPU -> numbers of a head above which heads are faster apart, up to 80 numbers. These alone in a
+# group of packed heads, newer compilers copy them.
+_APART_ABOVE = {"v6e": 64, "tpu7x": 72}
+# Tokens below which they are: with 257, and not with 730.
 _APART_BELOW = 512
 
 # Tokens from which scores take more memory than all else that a layer keeps.
@@ -165,14 +169,21 @@ def _attention(cfg: Any, wanted: str, rules: Rules, platform: str, tokens: int) 
         if wanted == "fused" or (wanted == "auto" and tokens >= _SPLASH_FROM):
             reason = f"attention splash ({tokens} tokens)"
             return dataclasses.replace(cfg, attention="splash"), reason
-        head_dim = cfg.width // cfg.heads
-        # A decoder takes the path of its encoder, and its own heads are small.
-        large = products.heads_apart(head_dim, rules) and not hasattr(cfg, "decoder_heads")
-        if large and tokens < _APART_BELOW and (cfg.unrolled or not cfg.scan):
-            reason = f"attention memory-efficient (heads of {head_dim})"
-            return dataclasses.replace(cfg, attention="memory_efficient"), reason
-        beside = attention.heads_in_group(cfg.heads, head_dim, rules)
-        reason = f"attention packed (groups of {beside})"
-        return dataclasses.replace(cfg, attention="packed"), reason
+        return _on_tpu(cfg, rules, tokens)
     reason = f"attention memory-efficient{f' ({why})' if why else ''}"
     return dataclasses.replace(cfg, attention="memory_efficient"), reason
+
+
+def _on_tpu(cfg: Any, rules: Rules, tokens: int) -> tuple[Any, str]:
+    """Chooses between packed heads and heads apart, with which tokens are kept in order."""
+    generation = topology.generation_of(rules.mesh.devices.flat[0].device_kind)
+    name, head_dim = generation.name if generation else "", cfg.width // cfg.heads
+    large = name in _APART_ABOVE and _APART_ABOVE[name] < head_dim <= 80
+    unrolled = cfg.unrolled or not cfg.scan
+    if large and unrolled and tokens < _APART_BELOW and "in_order" in cfg.FORMS:
+        cfg = dataclasses.replace(cfg, attention="memory_efficient", in_order=True)
+        return cfg, f"attention memory-efficient (heads of {head_dim})"
+    beside = attention.heads_in_group(cfg.heads, head_dim, rules)
+    keys_first = beside == 1 or name in _APART_ABOVE
+    cfg = dataclasses.replace(cfg, attention="packed_keys_first" if keys_first else "packed")
+    return cfg, f"attention packed (groups of {beside}{', keys first' if keys_first else ''})"

@@ -247,6 +247,12 @@ def peak_flops(device_kind: str) -> float | None:
     return next((peak for name, peak in peaks if is_named(device_kind, name)), None)
 
 
+def generation_of(device_kind: str) -> Generation | None:
+    """Returns the generation of a device; None if it is none of those sold here."""
+    named = (g for g in GENERATIONS.values() for kind in g.kinds if is_named(device_kind, kind))
+    return next(named, None)
+
+
 def is_named(device_kind: str, name: str) -> bool:
     """Matches a device kind by whole words: an L40 is not an L4, but a GH200 counts as an H200."""
     return re.search(rf"\bg?{name}\b", device_kind.lower()) is not None

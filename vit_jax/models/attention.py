@@ -25,11 +25,12 @@ from vit_jax.models.products import Projection, factors, on_tpu, stream
 from vit_jax.models.windows import Windows, attended
 from vit_jax.sharding import Rules, constrain
 
-# `plain` is written out and differentiable in every way. `memory_efficient` and `packed` have a
-# written-out backward pass too: they keep less in memory, but have no forward-mode derivative. The
-# others never hold all scores in memory (flash attention, arXiv:2205.14135), but for `xla`: `cudnn`
-# and `xla` call jax.nn.dot_product_attention, `splash` calls jax's Pallas kernel for TPUs.
-Path = Literal["plain", "memory_efficient", "packed", "splash", "xla", "cudnn"]
+# `plain` is written out and differentiable in every way. `memory_efficient` and the two that are
+# packed have a written-out backward pass too: they keep less in memory, but have no forward-mode
+# derivative. The others never hold all scores in memory (flash attention, arXiv:2205.14135), but
+# for `xla`: `cudnn` and `xla` call jax.nn.dot_product_attention, `splash` jax's Pallas kernel.
+Path = Literal["plain", "memory_efficient", "packed", "packed_keys_first", "splash", "xla", "cudnn"]
+PACKED = ("packed", "packed_keys_first")
 _WITH_WEIGHTS = ("plain", "memory_efficient")  # paths that can show weights and take a bias
 
 MASKED = -1e30  # added to the scores of tokens that nothing attends to
@@ -199,7 +200,7 @@ class Attention(nn.Module):
         width = query_BLD.shape[-1]
         heads = self.heads, width // self.heads
         grouped = heads
-        if self.path == "packed":
+        if self.path in PACKED:
             beside = heads_in_group(self.heads, heads[1], self.rules)
             grouped = self.heads // beside, beside * heads[1]
         extras, angles_MNP = self.extras, self._angles(places_M2, heads)
@@ -302,9 +303,10 @@ class Attention(nn.Module):
         head_dim: int,
         seen: int | None,
     ) -> jax.Array:
-        if self.path == "packed":
+        if self.path in PACKED:
             query_BLNK = self._scaled(query_BLNK, head_dim)
-            return attention_math.packed(query_BLNK, key_BMNK, value_BMNK, head_dim)
+            keys_first = self.path == "packed_keys_first"
+            return attention_math.packed(query_BLNK, key_BMNK, value_BMNK, head_dim, keys_first)
         query_BLNK = checkpoint_name(query_BLNK.astype(factors(self.dtype)), "query")
         key_BMNK = checkpoint_name(key_BMNK, "key")
         value_BMNK = checkpoint_name(value_BMNK, "value")

@@ -144,16 +144,19 @@ memory_efficient.defvjp(_forward, _backward)
 # ---------------------------------------------------------------- packed heads
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(3,))
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
 def packed(
-    query_BLGC: jax.Array, key_BMGC: jax.Array, value_BMGC: jax.Array, head_dim: int
+    query_BLGC: jax.Array,
+    key_BMGC: jax.Array,
+    value_BMGC: jax.Array,
+    head_dim: int,
+    keys_first: bool,
 ) -> jax.Array:
     """Computes `plain` for groups of heads that lie beside each other, [B, L, G, C].
 
     A TPU computes arrays of 8 x 128 numbers, of which a head of 64 fills half. Here every product
     reads and writes whole groups, and no head moves in front of the tokens: the other factor holds
-    a copy for each head of a group, in which the other heads are zero. Scores have keys before
-    queries, in which order the weights are multiplied without being moved. It uses the names of
+    a copy for each head of a group, in which the other heads are zero. It uses the names of
     `plain`; `weights` are the scores less the largest of a query. It has reverse-mode derivatives
     only.
 
@@ -163,8 +166,10 @@ def packed(
       key_BMGC: keys in the dtype of the queries.
       value_BMGC: values in the same dtype.
       head_dim: K, divides C.
+      keys_first: whether scores have keys before queries. In that order, weights are multiplied
+        without being moved; compilers for TPUs before v6e lay out pairs of heads so by themselves.
     """
-    return _packed_forward(query_BLGC, key_BMGC, value_BMGC, head_dim)[0]
+    return _packed_forward(query_BLGC, key_BMGC, value_BMGC, head_dim, keys_first)[0]
 
 
 def _own_numbers(lanes: int, head_dim: int) -> jax.Array:
@@ -177,50 +182,66 @@ def _of_heads(x_BLGC: jax.Array, own_RC: jax.Array) -> jax.Array:
     return jnp.where(own_RC[None, :, None, None], x_BLGC[:, None], 0)
 
 
-def _shares(below_BGRML: jax.Array) -> jax.Array:
+def _shares(below: jax.Array) -> jax.Array:
     """Returns the exponentials of the softmax, which are not divided by their sum yet."""
-    return jnp.exp(below_BGRML.astype(jnp.float32)).astype(below_BGRML.dtype)
+    return jnp.exp(below.astype(jnp.float32)).astype(below.dtype)
 
 
-def _packed_forward(query: Any, key: Any, value: Any, head_dim: int) -> Any:
+def _of_pairs(x_BLGC: jax.Array, copies_BRMGC: jax.Array, keys_first: bool) -> jax.Array:
+    """Returns the products of each pair of tokens, float32 [B, G, R, M, L] or [B, G, R, L, M]."""
+    if keys_first:
+        axes, factors = "brmgc,blgc->bgrml", (copies_BRMGC, x_BLGC)
+    else:
+        axes, factors = "blgc,brmgc->bgrlm", (x_BLGC, copies_BRMGC)
+    return jnp.einsum(axes, *factors, preferred_element_type=jnp.float32)
+
+
+def _axes(keys_first: bool) -> tuple[str, int]:
+    """Returns the axes of all pairs of tokens for einsum, and the number of that of the keys."""
+    return ("bgrml", 3) if keys_first else ("bgrlm", 4)
+
+
+def _packed_forward(query: Any, key: Any, value: Any, head_dim: int, keys_first: bool) -> Any:
+    pairs, axis = _axes(keys_first)
     query = checkpoint_name(query, "query")
     key = checkpoint_name(key, "key")
     value = checkpoint_name(value, "value")
     own_RC = _own_numbers(query.shape[-1], head_dim)
-    factors = _of_heads(key, own_RC), query
-    scores = jnp.einsum("brmgc,blgc->bgrml", *factors, preferred_element_type=jnp.float32)
+    scores = _of_pairs(query, _of_heads(key, own_RC), keys_first)
     # Rounded only below the largest score of a query: the closer to it, the less the error.
-    below = (scores - jnp.max(scores, axis=-2, keepdims=True)).astype(query.dtype)
+    below = (scores - jnp.max(scores, axis=axis, keepdims=True)).astype(query.dtype)
     below = checkpoint_name(below, "weights")
 
     def summed(values: jax.Array) -> jax.Array:
         factors = _shares(below), _of_heads(values, own_RC)
-        return jnp.einsum("bgrml,brmgc->blgc", *factors, preferred_element_type=jnp.float32)
+        return jnp.einsum(f"{pairs},brmgc->blgc", *factors, preferred_element_type=jnp.float32)
 
     if len(own_RC) == 1 and head_dim > 64:
-        total = jnp.moveaxis(jnp.sum(_shares(below), axis=3, dtype=jnp.float32), 3, 1)  # [B,L,G,1]
+        total_BG1L = jnp.sum(_shares(below), axis=axis, dtype=jnp.float32)
+        total = jnp.moveaxis(total_BG1L, 3, 1)
     else:  # a product with ones, [B, L, G, C]: for these, a sum would be a pass of its own
         total = summed(jnp.ones_like(value))
     mixed = checkpoint_name((summed(value) / total).astype(value.dtype), "attention")
     return mixed, (query, key, value, below, total, mixed)
 
 
-def _packed_backward(head_dim: int, kept: Any, grad_BLGC: jax.Array) -> Any:
+def _packed_backward(head_dim: int, keys_first: bool, kept: Any, grad_BLGC: jax.Array) -> Any:
     query, key, value, below, total, mixed = kept
+    pairs, axis = _axes(keys_first)
     # Behind a barrier, so that the compiler does not keep the copies of the forward pass (v6e).
     own_RC = lax.optimization_barrier(_own_numbers(query.shape[-1], head_dim))
     shares, grad = _shares(below), (grad_BLGC / total).astype(value.dtype)
-    value_grad = jnp.einsum("bgrml,brlgc->bmgc", shares, _of_heads(grad, own_RC))
+    value_grad = jnp.einsum(f"{pairs},brlgc->bmgc", shares, _of_heads(grad, own_RC))
     # The mean of the gradients of a query's weights, from the output (arXiv:2205.14135, appendix
     # B): known before them, it needs no second pass over all pairs of tokens. It is subtracted
     # from what it was not computed from, so both have the precision of float32.
     products_BLGC, ones_RC = grad.astype(jnp.float32) * mixed, own_RC.astype(jnp.float32)
     mean_BGRL = jnp.einsum("blgc,rc->bgrl", products_BLGC, ones_RC, precision="high")
-    factors = _of_heads(value, own_RC), grad
-    weights_grad = jnp.einsum("brmgc,blgc->bgrml", *factors, preferred_element_type=jnp.float32)
-    scores_grad = (shares * (weights_grad - mean_BGRL[..., None, :])).astype(query.dtype)
-    query_grad = jnp.einsum("bgrml,brmgc->blgc", scores_grad, _of_heads(key, own_RC))
-    key_grad = jnp.einsum("bgrml,brlgc->bmgc", scores_grad, _of_heads(query, own_RC))
+    weights_grad = _of_pairs(grad, _of_heads(value, own_RC), keys_first)
+    mean = jnp.expand_dims(mean_BGRL, axis)
+    scores_grad = (shares * (weights_grad - mean)).astype(query.dtype)
+    query_grad = jnp.einsum(f"{pairs},brmgc->blgc", scores_grad, _of_heads(key, own_RC))
+    key_grad = jnp.einsum(f"{pairs},brlgc->bmgc", scores_grad, _of_heads(query, own_RC))
     return query_grad, key_grad, value_grad
 
 

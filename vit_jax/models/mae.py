@@ -34,6 +34,8 @@ class MaskedAutoencoderConfig(ViTConfig):
         r"objective/projection/bias": (None,),
         **vit_config.AXES,
     }
+    # Without `in_order`: the decoder would take it over, and has smaller heads.
+    FORMS: ClassVar[tuple[str, ...]] = ("unrolled", "attention", "remat")
     masked: float = 0.75
     decoder_depth: int = 8
     decoder_width: int = 512

@@ -64,22 +64,8 @@ def on_tpu(rules: Rules | None) -> bool:
     return _platform(rules) == "tpu"
 
 
-def heads_apart(head_dim: int, rules: Rules | None) -> bool:
-    """Returns True for heads that a TPU computes faster one by one, see `build.execution`.
-
-    Heads of 80 numbers (H/14) are alone in a group in any case, and the compilers for v6e and tpu7x
-    copy packed ones. Those of 72 (So400m/14) are faster on v6e only; larger ones were not tried.
-    """
-    above = {"TPU v6 lite": 64, "TPU v6e": 64, "TPU7x": 72}
-    return on_tpu(rules) and above.get(_device(rules).device_kind, 80) < head_dim <= 80
-
-
 def _platform(rules: Rules | None) -> str | None:
-    return None if rules is None else _device(rules).platform
-
-
-def _device(rules: Any) -> Any:
-    return rules.mesh.devices.flat[0]
+    return None if rules is None else rules.mesh.devices.flat[0].platform
 
 
 _Axes = tuple[tuple[tuple[int, ...], tuple[int, ...]], Any]  # summed of each, batch: none

@@ -35,7 +35,7 @@ class ModelConfig:
     Attributes:
       AXES: parameter path pattern -> logical axes, see `sharding.param_axes`.
       FAMILY: name of the family in `describe` and in tables of weight formats.
-      FORMS: the fields that a platform may choose: `unrolled`, `attention`, `remat`.
+      FORMS: the fields that a platform may choose: `unrolled`, `attention`, `in_order`, `remat`.
       RESIZES_KERNEL: whether weights with patches of another size are taken, and their kernel on
         pixels is resized (`weights.fitting`).
       RESNET: name of the field that holds the ResNet inside the model; "" without one.
@@ -45,8 +45,9 @@ class ModelConfig:
     if TYPE_CHECKING:
         classes: Any  # fields of every subclass
         dtype: Any
-        unrolled: Any  # these three exist if FORMS has them
+        unrolled: Any  # these four exist if FORMS has them
         attention: Any
+        in_order: Any
         remat: Any
         __dataclass_fields__: ClassVar[dict[str, Any]]
     AXES: ClassVar[Axes] = {}

@@ -42,18 +42,15 @@ def one_by_one(
     mutable = ["intermediates"] if asked else []
     params: list[Any] = []
     rules = getattr(model, "rules", None)
-    # The compiler would keep images beside each other, as patches come, and copy queries, keys and
-    # values in each block.
-    apart = getattr(cfg, "attention", "") == "memory_efficient"
-    pinned = apart and products.heads_apart(cfg.width // cfg.heads, rules)
     if cfg.scan:
         stacked = model.variables["params"]["blocks"]
         if rounds and products.on_tpu(rules) and cfg.dtype == "bfloat16":
             stacked = _rounded(stacked)
         params = _unstacked(stacked, cfg.depth)
     outputs, sown = list[jax.Array](), []
+    in_order = rules is not None and getattr(cfg, "in_order", False)
     for i in range(cfg.depth):
-        if pinned:
+        if in_order:
             x_BLD = jax.tree.map(functools.partial(_in_order, rules), x_BLD)
         layer: Any = (x_BLD, _layer(layers_S, i), shared)
         if cfg.scan:
@@ -72,7 +69,9 @@ def one_by_one(
 def _in_order(rules: Any, x: jax.Array) -> jax.Array:
     """Returns tokens, [B, L] or [B, L, D], with their axes in this order in memory.
 
-    Each device sees to its own: the compiler would gather them all on each.
+    The compiler would keep images beside each other, as patches come, and copy queries, keys and
+    values in each block. Each device sees to its own: one constraint for all of them would gather
+    them on each device.
     """
     order = Layout(tuple(range(x.ndim)))
     spec = rules.spec(("act_batch", "act_tokens", "act_embed")[: x.ndim], x.shape, "tokens")

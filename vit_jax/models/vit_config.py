@@ -90,7 +90,7 @@ class ViTConfig(TokenConfig):
 
     AXES: ClassVar[Axes] = AXES
     FAMILY: ClassVar[Literal["vit"]] = "vit"
-    FORMS: ClassVar[tuple[str, ...]] = ("unrolled", "attention", "remat")
+    FORMS: ClassVar[tuple[str, ...]] = ("unrolled", "attention", "in_order", "remat")
     RESNET: ClassVar[str] = "backbone"
     patch: int  # P, in pixels; for a hybrid, in positions of its feature map
     width: int  # D
@@ -144,6 +144,7 @@ class ViTConfig(TokenConfig):
     unrolled: bool = False  # layers computed one by one: see `layers.apply_blocks`
     remat: Remat = "none"
     attention: Path = "plain"
+    in_order: bool = False  # see `unrolled_blocks`; of layers that are not scanned
     backbone: "resnet.ResNetConfig | None" = None
     patch_outputs: int = 0  # O, outputs per patch; 0: no mask token, logits per image
     maps: tuple[int, ...] = ()  # see `ModelConfig.for_maps`

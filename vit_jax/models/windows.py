@@ -96,8 +96,8 @@ class Windows:
         """
         if wanted == "plain":
             return "plain"
-        on_tpu = wanted in ("packed", "splash")
-        return "packed" if on_tpu and not masked else "memory_efficient"
+        packed = "packed" if wanted == "splash" else wanted
+        return packed if packed.startswith("packed") and not masked else "memory_efficient"
 
     def split(self, patches: jax.Array) -> list[jax.Array]:
         """Maps [B, patches, ...] to the windows of each rectangle, [B n, w, ...]."""

@@ -18,6 +18,7 @@ from typing import Any
 
 import jax
 
+from vit_jax.hardware import topology
 from vit_jax.runtime import process_exit
 
 log = logging.getLogger("vit_jax")
@@ -51,7 +52,7 @@ _OF_SEVERAL: dict[str, dict[str, str | bool | int]] = {
 }
 # TPUs that compute nothing meanwhile. A step would take the same time, and 3 times as long to
 # compile.
-_SUMS_ALONE = ("TPU v2", "TPU v3", "TPU v4")
+_SUMS_ALONE = ("v2", "v3", "v4")
 
 
 @functools.cache
@@ -63,8 +64,11 @@ def options(platform: str, devices: tuple[Any, ...] = ()) -> dict[str, str | boo
       devices: those of the program, or their descriptions; the compiler of the first that this
         process has is asked; some compile for no others. (): jax's first device.
     """
-    several = len(devices) > 1 and devices[0].device_kind not in _SUMS_ALONE
-    wanted = _OPTIONS.get(platform, {}) | (_OF_SEVERAL.get(platform, {}) if several else {})
+    wanted = _OPTIONS.get(platform, {}).copy()
+    if len(devices) > 1:
+        generation = topology.generation_of(devices[0].device_kind)
+        if generation is None or generation.name not in _SUMS_ALONE:
+            wanted |= _OF_SEVERAL.get(platform, {})
     if not wanted:
         return {}
     mine = [device for device in devices if device.process_index == jax.process_index()]

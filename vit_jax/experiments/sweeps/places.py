@@ -180,7 +180,7 @@ def on_devices(
     """Returns the places on accelerators, and the reason in words."""
     if machine.hosts > 1:
         return [Place(0)], f"a run takes the whole slice of {machine.hosts} hosts"
-    generation = _generation(machine.kind)
+    generation = topology.generation_of(machine.kind)
     per_chip = generation.devices_per_chip if generation else 1
     chips = machine.devices // per_chip
     least = -(-max(map(_mesh_devices, configs)) // per_chip)
@@ -241,11 +241,6 @@ def _mesh_devices(config: sections.Config) -> int:
     """Returns the least number of devices that the mesh of a run needs."""
     mesh = config.mesh
     return math.prod(max(1, n) for n in (mesh.replica, mesh.data, mesh.fsdp, mesh.tensor))
-
-
-def _generation(kind: str) -> topology.Generation | None:
-    known = topology.GENERATIONS.values()
-    return next((g for g in known if any(topology.is_named(kind, k) for k in g.kinds)), None)
 
 
 def _accelerator(generation: topology.Generation, chips: int) -> Accelerator:

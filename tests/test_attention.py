@@ -127,9 +127,9 @@ def test_gradients_of_packed_heads_in_bfloat16_are_near_those_of_float32(
     *arrays, grad = (x.astype(jnp.float32).reshape(2, 65, 4, head_dim) for x in rounded)
     with jax.default_matmul_precision("highest"):
         exact = jax.vjp(lambda *a: differentiated(*a, None, None, 0.0), *arrays)[1](grad)
-        packed = jax.vjp(lambda *a: attention_math.packed(*a, head_dim, keys_first), *rounded[:3])[
-            1
-        ](rounded[3])
+        of_packed = functools.partial(attention_math.packed, head_dim=head_dim)
+        _, back = jax.vjp(functools.partial(of_packed, keys_first=keys_first), *rounded[:3])
+        packed = back(rounded[3])
     for found, expected in zip(packed, exact, strict=True):
         error = jnp.linalg.norm(found.astype(jnp.float32).reshape(expected.shape) - expected)
         assert error < 0.0038 * jnp.linalg.norm(expected)

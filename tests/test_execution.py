@@ -68,8 +68,8 @@ def test_many_tokens_have_attention_that_never_holds_all_scores():
 
 @pytest.mark.parametrize("kind", ["TPU v6 lite", "TPU v6e", "TPU7x"])
 def test_newer_tpus_have_large_heads_apart_in_unrolled_layers(kind):
-    apart = "attention memory-efficient (heads of 80)"
-    of_72 = "attention packed" if kind == "TPU7x" else "attention memory-efficient (heads of 72)"
+    apart = "attention memory-efficient (heads of 80, tokens in order)"
+    of_72 = "attention packed" if kind == "TPU7x" else apart.replace("80", "72")
     assert of_72 in chosen("tpu", "So400m/14", kind=kind)
     assert apart in chosen("tpu", "H/14", kind=kind)
     assert apart in chosen("tpu", "H/14", kind=kind, attention="plain")
@@ -80,9 +80,41 @@ def test_newer_tpus_have_large_heads_apart_in_unrolled_layers(kind):
     for other in ("L/16", "g/14"):
         assert "attention packed" in chosen("tpu", other, kind=kind)
     assert "attention splash" in chosen("tpu", "H/14", kind=kind, attention="fused")
-    assert "attention memory-efficient (fused" in chosen(
-        "tpu", "H/14", kind=kind, attention_dropout=0.1
-    )
+    assert "in order" not in chosen("tpu", "H/14", kind=kind, attention_dropout=0.1)
+
+
+@pytest.mark.parametrize("variant, side, kept", [("H/14", 224, True), ("H/14", 378, False),
+                                                 ("L/16", 224, False)])  # fmt: skip
+def test_tokens_are_in_order_where_heads_are_apart(variant, side, kept):
+    section = config_lib.load("configs/base.py", [f"--config.model.variant={variant}"]).model
+    rules = devices("tpu", kind="TPU7x")
+    cfg = variants.of(section, 10)
+    assert execution.choose(cfg, section, rules, "tpu", LONG, (side, side)).cfg.in_order == kept
+
+
+@dataclasses.dataclass(frozen=True)
+class Own(variants.Config):
+    """A user's model whose attention alone a platform may choose."""
+
+    FORMS = ("attention",)
+    stride = 16
+    width: int = 160
+    heads: int = 2
+    attention: str = "plain"
+    dtype: str = "bfloat16"
+
+    def make(self, rules):
+        raise NotImplementedError
+
+    def forward_flops(self, height, width):
+        return 0
+
+
+@pytest.mark.parametrize("kind", ["TPU v4", "TPU v6 lite"])
+def test_a_model_may_leave_only_its_attention_to_the_platform(kind):
+    section = config_lib.load("configs/base.py").model
+    form = execution.choose(Own(), section, devices("tpu", kind=kind), "tpu", LONG, (224, 224))
+    assert form.cfg.attention == "packed_keys_first"
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from vit_jax.config import load as config_lib
 from vit_jax.errors import BadInput
 from vit_jax.experiments.sweeps import places
 from vit_jax.experiments.sweeps.places import GIB, Fixed, Machine, Need
+from vit_jax.hardware import topology
 
 H100, V5E = "NVIDIA H100 80GB HBM3", "TPU v5 lite"
 
@@ -193,7 +194,7 @@ def test_a_run_may_need_the_whole_tpu(plan, given, said):
 
 
 def test_accelerators_of_a_part_are_those_of_the_compiler():
-    v5e, v4 = places._generation("TPU v5 lite"), places._generation("TPU v4")
+    v5e, v4 = map(topology.generation_of, ("TPU v5 lite", "TPU v4"))
     assert [places._accelerator(v5e, n).shape for n in (1, 4, 8)] == ["1x1", "2x2", "2x4"]
     assert [places._accelerator(v4, n).shape for n in (1, 4)] == ["1x1x1", "2x2x1"]
 

@@ -64,6 +64,30 @@ def test_devices_are_told_apart_by_whole_words():
 
 
 @pytest.mark.parametrize(
+    "kind, name",
+    [
+        ("TPU v2", "v2"),
+        ("TPU v3", "v3"),
+        ("TPU v4", "v4"),
+        ("TPU v5 lite", "v5e"),
+        ("TPU v5", "v5p"),
+        ("TPU v6 lite", "v6e"),
+        ("TPU7x", "tpu7x"),
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA A100-SXM4-80GB", "a100-80gb"),
+        ("NVIDIA A100-SXM4-40GB", "a100-40gb"),
+    ],
+)
+def test_the_generation_of_a_device(kind, name):
+    assert topology.generation_of(kind) is topology.GENERATIONS[name]
+
+
+@pytest.mark.parametrize("kind", ["cpu", "", "TPU v9", "NVIDIA L40"])
+def test_other_devices_have_no_generation(kind):
+    assert topology.generation_of(kind) is None
+
+
+@pytest.mark.parametrize(
     "name, products",
     [  # multiply-adds a device and cycle, see the sources in `topology`
         ("v2", 128**2),

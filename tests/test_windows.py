@@ -63,7 +63,7 @@ def by_hand(query, key, value, side, grid, prefix):
     return out
 
 
-@pytest.mark.parametrize("path", ["plain", "memory_efficient", "packed", "packed_keys_first"])
+@pytest.mark.parametrize("path", ["plain", "memory_efficient", "packed", "splash"])
 @pytest.mark.parametrize("side, prefix", [(3, 0), (3, 2), (1, 1), (7, 1)])
 def test_windows_attend_as_by_hand(path, side, prefix):
     area = Windows(side, GRID, prefix)

@@ -25,10 +25,13 @@ from vit_jax.step.objective import Objective
 # thirds of a second for a third of each step (1e16 is a minute on an H100).
 _UNROLLED_ABOVE = {"cpu": 1e13, "tpu": 1e16, "gpu": 1e16}
 
-# TPU -> numbers of a head above which heads are faster apart, up to 80 numbers. These alone in a
-# group of packed heads, newer compilers copy them.
+# TPUs on which scores of packed heads are faster with keys before queries. On others only those of
+# a head alone in its group are.
+_KEYS_FIRST = ("v6e", "tpu7x")
+# TPU -> numbers of a head above which heads are faster apart, up to 80 numbers. Such a head is
+# alone in its group, and newer compilers copy packed ones.
 _APART_ABOVE = {"v6e": 64, "tpu7x": 72}
-# Tokens below which they are: with 257, and not with 730.
+# Heads are faster apart below this number of tokens: with 257, not with 730.
 _APART_BELOW = 512
 
 # Tokens from which scores take more memory than all else that a layer keeps.
@@ -175,15 +178,15 @@ def _attention(cfg: Any, wanted: str, rules: Rules, platform: str, tokens: int) 
 
 
 def _on_tpu(cfg: Any, rules: Rules, tokens: int) -> tuple[Any, str]:
-    """Chooses between packed heads and heads apart, with which tokens are kept in order."""
+    """Chooses packed heads, or heads apart with tokens in order."""
     generation = topology.generation_of(rules.mesh.devices.flat[0].device_kind)
     name, head_dim = generation.name if generation else "", cfg.width // cfg.heads
     large = name in _APART_ABOVE and _APART_ABOVE[name] < head_dim <= 80
-    unrolled = cfg.unrolled or not cfg.scan
-    if large and unrolled and tokens < _APART_BELOW and "in_order" in cfg.FORMS:
+    possible = "in_order" in cfg.FORMS and (cfg.unrolled or not cfg.scan)
+    if large and possible and tokens < _APART_BELOW:
         cfg = dataclasses.replace(cfg, attention="memory_efficient", in_order=True)
-        return cfg, f"attention memory-efficient (heads of {head_dim})"
+        return cfg, f"attention memory-efficient (heads of {head_dim}, tokens in order)"
     beside = attention.heads_in_group(cfg.heads, head_dim, rules)
-    keys_first = beside == 1 or name in _APART_ABOVE
+    keys_first = beside == 1 or name in _KEYS_FIRST
     cfg = dataclasses.replace(cfg, attention="packed_keys_first" if keys_first else "packed")
     return cfg, f"attention packed (groups of {beside}{', keys first' if keys_first else ''})"

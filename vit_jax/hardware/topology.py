@@ -248,7 +248,10 @@ def peak_flops(device_kind: str) -> float | None:
 
 
 def generation_of(device_kind: str) -> Generation | None:
-    """Returns the generation of a device; None if it is none of those sold here."""
+    """Returns the generation of a device, or None for a device that is not in the table.
+
+    A variant, such as an H100 PCIe, counts as the one after which it is named.
+    """
     named = (g for g in GENERATIONS.values() for kind in g.kinds if is_named(device_kind, kind))
     return next(named, None)
 

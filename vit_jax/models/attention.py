@@ -30,7 +30,7 @@ from vit_jax.sharding import Rules, constrain
 # derivative. The others never hold all scores in memory (flash attention, arXiv:2205.14135), but
 # for `xla`: `cudnn` and `xla` call jax.nn.dot_product_attention, `splash` jax's Pallas kernel.
 Path = Literal["plain", "memory_efficient", "packed", "packed_keys_first", "splash", "xla", "cudnn"]
-PACKED = ("packed", "packed_keys_first")
+_PACKED = ("packed", "packed_keys_first")
 _WITH_WEIGHTS = ("plain", "memory_efficient")  # paths that can show weights and take a bias
 
 MASKED = -1e30  # added to the scores of tokens that nothing attends to
@@ -200,7 +200,7 @@ class Attention(nn.Module):
         width = query_BLD.shape[-1]
         heads = self.heads, width // self.heads
         grouped = heads
-        if self.path in PACKED:
+        if self.path in _PACKED:
             beside = heads_in_group(self.heads, heads[1], self.rules)
             grouped = self.heads // beside, beside * heads[1]
         extras, angles_MNP = self.extras, self._angles(places_M2, heads)
@@ -303,7 +303,7 @@ class Attention(nn.Module):
         head_dim: int,
         seen: int | None,
     ) -> jax.Array:
-        if self.path in PACKED:
+        if self.path in _PACKED:
             query_BLNK = self._scaled(query_BLNK, head_dim)
             keys_first = self.path == "packed_keys_first"
             return attention_math.packed(query_BLNK, key_BMNK, value_BMNK, head_dim, keys_first)

@@ -166,8 +166,9 @@ def packed(
       key_BMGC: keys in the dtype of the queries.
       value_BMGC: values in the same dtype.
       head_dim: K, divides C.
-      keys_first: whether scores have keys before queries. In that order, weights are multiplied
-        without being moved; compilers for TPUs before v6e lay out pairs of heads so by themselves.
+      keys_first: whether scores have keys before queries. Otherwise the backward pass computes the
+        sum of the softmax of several heads again: on TPUs before v6e that takes no more time than
+        to keep it.
     """
     return _packed_forward(query_BLGC, key_BMGC, value_BMGC, head_dim, keys_first)[0]
 
@@ -197,8 +198,17 @@ def _of_pairs(x_BLGC: jax.Array, copies_BRMGC: jax.Array, keys_first: bool) -> j
 
 
 def _axes(keys_first: bool) -> tuple[str, int]:
-    """Returns the axes of all pairs of tokens for einsum, and the number of that of the keys."""
+    """Returns the axes of all pairs of tokens for einsum, and the position of the keys' axis."""
     return ("bgrml", 3) if keys_first else ("bgrlm", 4)
+
+
+def _summed(shares: jax.Array, value_BMGC: jax.Array, own_RC: jax.Array, pairs: str) -> jax.Array:
+    """Returns the values that each query mixes, times the sum of its shares, float32 [B, L, G, C].
+
+    With ones for values, this is the sum of the shares, repeated for each number of a head.
+    """
+    factors = shares, _of_heads(value_BMGC, own_RC)
+    return jnp.einsum(f"{pairs},brmgc->blgc", *factors, preferred_element_type=jnp.float32)
 
 
 def _packed_forward(query: Any, key: Any, value: Any, head_dim: int, keys_first: bool) -> Any:
@@ -210,27 +220,31 @@ def _packed_forward(query: Any, key: Any, value: Any, head_dim: int, keys_first:
     scores = _of_pairs(query, _of_heads(key, own_RC), keys_first)
     # Rounded only below the largest score of a query: the closer to it, the less the error.
     below = (scores - jnp.max(scores, axis=axis, keepdims=True)).astype(query.dtype)
+    several = len(own_RC) > 1
+    if several:  # otherwise newer compilers (v6e, tpu7x) keep the scores in float32
+        below = lax.optimization_barrier(below)
     below = checkpoint_name(below, "weights")
 
-    def summed(values: jax.Array) -> jax.Array:
-        factors = _shares(below), _of_heads(values, own_RC)
-        return jnp.einsum(f"{pairs},brmgc->blgc", *factors, preferred_element_type=jnp.float32)
-
-    if len(own_RC) == 1 and head_dim > 64:
+    summed = _summed(_shares(below), value, own_RC, pairs)
+    if several or head_dim <= 64:  # for these, a sum would be a pass of its own
+        total = _summed(_shares(below), jnp.ones_like(value), own_RC, pairs)
+    else:
         total_BG1L = jnp.sum(_shares(below), axis=axis, dtype=jnp.float32)
         total = jnp.moveaxis(total_BG1L, 3, 1)
-    else:  # a product with ones, [B, L, G, C]: for these, a sum would be a pass of its own
-        total = summed(jnp.ones_like(value))
-    mixed = checkpoint_name((summed(value) / total).astype(value.dtype), "attention")
-    return mixed, (query, key, value, below, total, mixed)
+    mixed = checkpoint_name((summed / total).astype(value.dtype), "attention")
+    kept = total if keys_first or not several else None
+    return mixed, (query, key, value, below, kept, mixed)
 
 
 def _packed_backward(head_dim: int, keys_first: bool, kept: Any, grad_BLGC: jax.Array) -> Any:
     query, key, value, below, total, mixed = kept
+    shares = _shares(below)
     pairs, axis = _axes(keys_first)
     # Behind a barrier, so that the compiler does not keep the copies of the forward pass (v6e).
     own_RC = lax.optimization_barrier(_own_numbers(query.shape[-1], head_dim))
-    shares, grad = _shares(below), (grad_BLGC / total).astype(value.dtype)
+    if total is None:
+        total = _summed(shares, jnp.ones_like(value), own_RC, pairs)
+    grad = (grad_BLGC / total).astype(value.dtype)
     value_grad = jnp.einsum(f"{pairs},brlgc->bmgc", shares, _of_heads(grad, own_RC))
     # The mean of the gradients of a query's weights, from the output (arXiv:2205.14135, appendix
     # B): known before them, it needs no second pass over all pairs of tokens. It is subtracted

@@ -34,7 +34,7 @@ class MaskedAutoencoderConfig(ViTConfig):
         r"objective/projection/bias": (None,),
         **vit_config.AXES,
     }
-    # Without `in_order`: the decoder would take it over, and has smaller heads.
+    # Without `in_order`, so without heads apart: the decoder's smaller heads would be apart too.
     FORMS: ClassVar[tuple[str, ...]] = ("unrolled", "attention", "remat")
     masked: float = 0.75
     decoder_depth: int = 8

@@ -144,7 +144,7 @@ class ViTConfig(TokenConfig):
     unrolled: bool = False  # layers computed one by one: see `layers.apply_blocks`
     remat: Remat = "none"
     attention: Path = "plain"
-    in_order: bool = False  # see `unrolled_blocks`; of layers that are not scanned
+    in_order: bool = False  # unrolled layers get tokens in one memory order: `unrolled_blocks`
     backbone: "resnet.ResNetConfig | None" = None
     patch_outputs: int = 0  # O, outputs per patch; 0: no mask token, logits per image
     maps: tuple[int, ...] = ()  # see `ModelConfig.for_maps`

@@ -96,8 +96,9 @@ class Windows:
         """
         if wanted == "plain":
             return "plain"
-        packed = "packed" if wanted == "splash" else wanted
-        return packed if packed.startswith("packed") and not masked else "memory_efficient"
+        packed = "packed_keys_first" if wanted == "splash" else wanted
+        fits = packed in ("packed", "packed_keys_first") and not masked
+        return packed if fits else "memory_efficient"
 
     def split(self, patches: jax.Array) -> list[jax.Array]:
         """Maps [B, patches, ...] to the windows of each rectangle, [B n, w, ...]."""

@@ -61,9 +61,8 @@ def _chips(devices: str) -> float:
     match = re.match(r"(\d+) x (.+?) \(\w+\)", devices)
     if not match:
         return 1
-    known = topology.GENERATIONS.values()
-    pairs = ((k, g.devices_per_chip) for g in known for k in g.kinds)
-    return int(match[1]) / next((n for k, n in pairs if topology.is_named(match[2], k)), 1)
+    generation = topology.generation_of(match[2])
+    return int(match[1]) / (generation.devices_per_chip if generation else 1)
 
 
 # ---------------------------------------------------------------- the plan

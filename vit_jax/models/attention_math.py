@@ -166,9 +166,7 @@ def packed(
       key_BMGC: keys in the dtype of the queries.
       value_BMGC: values in the same dtype.
       head_dim: K, divides C.
-      keys_first: whether scores have keys before queries. Otherwise the backward pass computes the
-        sum of the softmax of several heads again: on TPUs before v6e that takes no more time than
-        to keep it.
+      keys_first: whether scores have keys before queries, see `build.execution`.
     """
     return _packed_forward(query_BLGC, key_BMGC, value_BMGC, head_dim, keys_first)[0]
 
@@ -221,7 +219,7 @@ def _packed_forward(query: Any, key: Any, value: Any, head_dim: int, keys_first:
     # Rounded only below the largest score of a query: the closer to it, the less the error.
     below = (scores - jnp.max(scores, axis=axis, keepdims=True)).astype(query.dtype)
     several = len(own_RC) > 1
-    if several:  # otherwise newer compilers (v6e, tpu7x) keep the scores in float32
+    if several and keys_first:  # otherwise the compilers for v6e and tpu7x keep float32 scores
         below = lax.optimization_barrier(below)
     below = checkpoint_name(below, "weights")
 
@@ -232,19 +230,15 @@ def _packed_forward(query: Any, key: Any, value: Any, head_dim: int, keys_first:
         total_BG1L = jnp.sum(_shares(below), axis=axis, dtype=jnp.float32)
         total = jnp.moveaxis(total_BG1L, 3, 1)
     mixed = checkpoint_name((summed / total).astype(value.dtype), "attention")
-    kept = total if keys_first or not several else None
-    return mixed, (query, key, value, below, kept, mixed)
+    return mixed, (query, key, value, below, total, mixed)
 
 
 def _packed_backward(head_dim: int, keys_first: bool, kept: Any, grad_BLGC: jax.Array) -> Any:
     query, key, value, below, total, mixed = kept
-    shares = _shares(below)
     pairs, axis = _axes(keys_first)
     # Behind a barrier, so that the compiler does not keep the copies of the forward pass (v6e).
     own_RC = lax.optimization_barrier(_own_numbers(query.shape[-1], head_dim))
-    if total is None:
-        total = _summed(shares, jnp.ones_like(value), own_RC, pairs)
-    grad = (grad_BLGC / total).astype(value.dtype)
+    shares, grad = _shares(below), (grad_BLGC / total).astype(value.dtype)
     value_grad = jnp.einsum(f"{pairs},brlgc->bmgc", shares, _of_heads(grad, own_RC))
     # The mean of the gradients of a query's weights, from the output (arXiv:2205.14135, appendix
     # B): known before them, it needs no second pass over all pairs of tokens. It is subtracted

@@ -83,13 +83,28 @@ def test_newer_tpus_have_large_heads_apart_in_unrolled_layers(kind):
     assert "in order" not in chosen("tpu", "H/14", kind=kind, attention_dropout=0.1)
 
 
-@pytest.mark.parametrize("variant, side, kept", [("H/14", 224, True), ("H/14", 378, False),
-                                                 ("L/16", 224, False)])  # fmt: skip
-def test_tokens_are_in_order_where_heads_are_apart(variant, side, kept):
+@pytest.mark.parametrize(
+    "variant, kind, side, in_order",
+    [
+        ("H/14", "TPU7x", 224, True),
+        ("H/14", "TPU7x", 378, False),
+        ("H/14", "TPU v5", 224, False),
+        ("L/16", "TPU v6 lite", 224, True),
+        ("L/16", "TPU v6 lite", 384, False),
+        ("L/16", "TPU v5", 224, False),
+        ("B/16", "TPU7x", 224, True),
+        ("S/16", "TPU7x", 224, False),
+        ("g/14", "TPU7x", 224, False),
+    ],
+)
+def test_newer_tpus_keep_tokens_of_wide_models_in_order(variant, kind, side, in_order):
     section = config_lib.load("configs/base.py", [f"--config.model.variant={variant}"]).model
-    rules = devices("tpu", kind="TPU7x")
-    cfg = variants.of(section, 10)
-    assert execution.choose(cfg, section, rules, "tpu", LONG, (side, side)).cfg.in_order == kept
+    cfg, rules = variants.of(section, 10), devices("tpu", kind=kind)
+    form = execution.choose(cfg, section, rules, "tpu", LONG, (side, side))
+    assert form.cfg.in_order == in_order
+    assert ("tokens in order" in form.reason) == in_order
+    short = execution.choose(cfg, section, rules, "tpu", SHORT, (side, side))
+    assert not short.cfg.in_order
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,7 +137,7 @@ def test_a_model_may_leave_only_its_attention_to_the_platform(kind):
     [("TPU v3", ""), ("TPU v5", ""), ("TPU v6 lite", ", keys first"), ("TPU7x", ", keys first")],
 )
 def test_scores_have_keys_first_for_a_head_alone_and_on_newer_tpus(kind, of_pairs):
-    assert f"attention packed (groups of 2{of_pairs})" in chosen("tpu", "L/16", kind=kind)
+    assert f"attention packed (groups of 2{of_pairs})" in chosen("tpu", "S/16", kind=kind)
     assert "attention packed (groups of 1, keys first)" in chosen("tpu", "g/14", kind=kind)
 
 

@@ -28,11 +28,14 @@ _UNROLLED_ABOVE = {"cpu": 1e13, "tpu": 1e16, "gpu": 1e16}
 # TPUs on which scores of packed heads are faster with keys before queries. On others only those of
 # a head alone in its group are.
 _KEYS_FIRST = ("v6e", "tpu7x")
+# Width from which, on these, unrolled layers with several heads in a group are faster with tokens
+# in one memory order: B/16 is, S/16 is not.
+_IN_ORDER_FROM = 768
 # TPU -> numbers of a head above which heads are faster apart, up to 80 numbers. Such a head is
 # alone in its group, and newer compilers copy packed ones.
 _APART_ABOVE = {"v6e": 64, "tpu7x": 72}
-# Heads are faster apart below this number of tokens: with 257, not with 730.
-_APART_BELOW = 512
+# Tokens below which heads apart and tokens in order are faster: with 257, not with 730.
+_IN_ORDER_BELOW = 512
 
 # Tokens from which scores take more memory than all else that a layer keeps.
 _SPLASH_FROM = 1024
@@ -178,15 +181,22 @@ def _attention(cfg: Any, wanted: str, rules: Rules, platform: str, tokens: int) 
 
 
 def _on_tpu(cfg: Any, rules: Rules, tokens: int) -> tuple[Any, str]:
-    """Chooses packed heads, or heads apart with tokens in order."""
+    """Chooses packed heads or heads apart, and whether tokens are in order."""
     generation = topology.generation_of(rules.mesh.devices.flat[0].device_kind)
     name, head_dim = generation.name if generation else "", cfg.width // cfg.heads
-    large = name in _APART_ABOVE and _APART_ABOVE[name] < head_dim <= 80
-    possible = "in_order" in cfg.FORMS and (cfg.unrolled or not cfg.scan)
-    if large and possible and tokens < _APART_BELOW:
+    newer = name in _KEYS_FIRST
+    possible = newer and "in_order" in cfg.FORMS and (cfg.unrolled or not cfg.scan)
+    possible = possible and tokens < _IN_ORDER_BELOW
+    if possible and _APART_ABOVE[name] < head_dim <= 80:
         cfg = dataclasses.replace(cfg, attention="memory_efficient", in_order=True)
         return cfg, f"attention memory-efficient (heads of {head_dim}, tokens in order)"
     beside = attention.heads_in_group(cfg.heads, head_dim, rules)
-    keys_first = beside == 1 or name in _KEYS_FIRST
-    cfg = dataclasses.replace(cfg, attention="packed_keys_first" if keys_first else "packed")
-    return cfg, f"attention packed (groups of {beside}{', keys first' if keys_first else ''})"
+    how = [f"groups of {beside}"]
+    cfg = dataclasses.replace(cfg, attention="packed")
+    if newer or beside == 1:
+        cfg = dataclasses.replace(cfg, attention="packed_keys_first")
+        how.append("keys first")
+    if possible and beside > 1 and cfg.width >= _IN_ORDER_FROM:
+        cfg = dataclasses.replace(cfg, in_order=True)
+        how.append("tokens in order")
+    return cfg, f"attention packed ({', '.join(how)})"

@@ -176,8 +176,8 @@ def test_numbers_replace_those_of_the_variant():
     given |= {"drop_path": 0.3, "dtype": "bfloat16", "scan": False, "remat": "dots"}
     found = config("B/16", 10, **given)
     given |= {"patch": 16, "classes": 10, "backbone": None, "attention": "plain"}
-    given |= {"patch_outputs": 0, "maps": (), "unrolled": False, "tokens": False}
-    given |= {"class_std": 0.0}
+    given |= {"patch_outputs": 0, "maps": (), "unrolled": False, "in_order": False}
+    given |= {"class_std": 0.0, "tokens": False}
     options = {name: getattr(vit.ViTConfig, name) for name in vit_config.OPTIONS}  # defaults
     assert dataclasses.asdict(found) == given | options
 
